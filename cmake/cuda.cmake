@@ -1,0 +1,31 @@
+# Decides whether the CUDA backend is built: BITEXACT_WITH_CUDA, BITEXACT_CUDA_DESCRIPTION.
+set(BITEXACT_WITH_CUDA OFF)
+set(BITEXACT_CUDA_DESCRIPTION "host only")
+if(BITEXACT_CUDA)
+  set(CMAKE_CUDA_ARCHITECTURES ${BITEXACT_CUDA_ARCHITECTURES})
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+      message(FATAL_ERROR "bitexact needs CUDA 12.8 or newer; found ${CMAKE_CUDA_COMPILER_VERSION}")
+    endif()
+    # Not find_package(CUDAToolkit): it asks for the shared runtime, which a wheel of the toolkit may lack.
+    find_library(BITEXACT_CUDART_STATIC cudart_static REQUIRED
+      HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}/../lib
+      PATH_SUFFIXES ../lib64 ../lib)
+    add_library(bitexact_cudart INTERFACE)
+    target_include_directories(bitexact_cudart SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+    target_link_libraries(bitexact_cudart INTERFACE ${BITEXACT_CUDART_STATIC} rt)
+    set(CMAKE_CUDA_STANDARD 17)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(BITEXACT_WITH_CUDA ON)
+    string(REPLACE ";" " " architectures "${BITEXACT_CUDA_ARCHITECTURES}")
+    set(BITEXACT_CUDA_DESCRIPTION "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${architectures}")
+  elseif(NOT BITEXACT_CUDA STREQUAL AUTO)
+    message(FATAL_ERROR "BITEXACT_CUDA is ${BITEXACT_CUDA}, but no CUDA compiler was found "
+                        "(set CUDACXX, or BITEXACT_CUDA=OFF)")
+  endif()
+endif()
+message(STATUS "bitexact ${PROJECT_VERSION}: ${BITEXACT_CUDA_DESCRIPTION}")

@@ -1,0 +1,216 @@
+// What one call asks for, in plain C++: read by the CUDA kernels, the host backend and the dispatcher.
+// No CUDA header here, so that a host-only build sees the same types.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace bitexact {
+
+// Values equal the BITEXACT_DTYPE constants.
+enum class Dtype : int32_t {
+  none = 0,
+  float32 = 1,
+  float16 = 2,
+  bfloat16 = 3,
+  float64 = 4,
+  int32 = 5,
+  int64 = 6
+};
+
+constexpr int64_t size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float16:
+    case Dtype::bfloat16:
+      return 2;
+    case Dtype::float32:
+    case Dtype::int32:
+      return 4;
+    case Dtype::float64:
+    case Dtype::int64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+// ---------------------------------------------------------------------------------- silu_mul --
+
+enum class Silu : int32_t { aten = 0, sigmoid = 1, candle = 2 };  // BITEXACT_SILU constants
+
+// Bytes that a thread reads of each tensor at a time.
+enum class SiluMulVariant : int32_t { scalar = 0, vec8 = 1, vec16 = 2 };
+
+struct Rows {  // element (b, r, c) at data + b * batch + r * row + c, in elements
+  void* data;
+  int64_t batch, row;
+};
+
+struct SiluMulArgs {
+  Dtype dtype;
+  bool compute_float32;  // one rounding instead of two
+  Silu silu;
+  int64_t batches, rows, cols;
+  Rows gate, up, out;
+};
+
+// ------------------------------------------------------------------------------------- rope --
+
+enum class Combine : int32_t { separate = 0, complex = 1, complex_alt = 2, addcmul_cos = 3, addcmul_x1 = 4 };
+enum class Pairing : int32_t { half = 0, interleaved = 1 };
+
+// How a thread reads a head: one pair at a time, or 16 bytes at a time.
+enum class RopeVariant : int32_t { scalar = 0, vec16 = 1 };
+
+struct Heads {  // element (b, t, h, d) at data + b * batch + t * token + h * head + d, in elements
+  void* data;
+  int64_t batch, token, head;
+};
+
+struct Table {  // entry e of row r for (b, h) at data + b * batch + r * token + h * head + e * element
+  const void* data;
+  int64_t batch, token, head, element;
+};
+
+struct Positions {  // null data: row t
+  const void* data;
+  int64_t batch, token;
+  Dtype dtype;
+};
+
+struct RopeArgs {
+  Dtype dtype, table_dtype;
+  Dtype compute_dtype;  // resolved, never none
+  Combine combine;
+  Pairing pairing_in, pairing_out;
+  bool inverse, sum_from_zero;
+  bool full_table;  // an entry for each element instead of each pair
+  int64_t batches, tokens, head_dim, rotary_dim, table_rows;
+  int64_t heads[2];  // of q and of k
+  Heads in[2], out[2];
+  Table cos, sin;
+  Positions positions;
+  unsigned long long* position_errors;  // in the memory of the tensors
+};
+
+// -------------------------------------------------------------------------------- compare --
+
+// A strided tensor read in flat order from element `first` on; the last axis is contiguous.
+struct View {
+  const void* data;
+  int64_t shape[4], stride[3];
+  int64_t first;
+};
+
+// Compares `count` elements of two tensors, which may differ in shape but not in flat order.
+struct CompareArgs {
+  Dtype dtype;
+  int64_t count;
+  View actual, expected;
+  uint64_t first_key;  // names element 0 in the result; keys count up in flat order
+};
+
+constexpr uint64_t no_key = ~uint64_t{0};
+
+// Summed up over comparisons; `key` is that of the first mismatch.
+struct Comparison {
+  unsigned long long mismatches, nan_payload_differences, key, expected, actual;
+};
+
+// -------------------------------------------------------------------------- fewer dimensions --
+
+// Folds batches into rows and rows into columns where the strides allow, so that kernels see long
+// contiguous runs and the vector demands below are those of the memory, not of its description.
+inline SiluMulArgs collapsed(SiluMulArgs a) {
+  Rows* const all[] = {&a.gate, &a.up, &a.out};
+  auto every = [&](auto holds) { return holds(*all[0]) && holds(*all[1]) && holds(*all[2]); };
+  if (a.rows == 1) {
+    for (Rows* x : all) x->row = x->batch;
+    a.rows = a.batches;
+    a.batches = 1;
+  } else if (a.batches > 1 && every([&](const Rows& x) { return x.batch == a.rows * x.row; })) {
+    a.rows *= a.batches;
+    a.batches = 1;
+  }
+  if (a.batches == 1 && a.rows > 1 && every([&](const Rows& x) { return x.row == a.cols; })) {
+    a.cols *= a.rows;
+    a.rows = 1;
+  }
+  return a;
+}
+
+// Folds batches into tokens where the strides allow.
+inline RopeArgs collapsed(RopeArgs a) {
+  if (a.batches <= 1) return a;
+  const bool by_position = a.positions.data != nullptr;
+  if (by_position && (a.cos.batch != 0 || a.sin.batch != 0)) return a;
+  const bool swap = a.tokens == 1;  // then the batch strides simply become the token strides
+  auto folds = [&](int64_t batch, int64_t token) { return swap || batch == a.tokens * token; };
+  for (int which = 0; which < 2; ++which) {
+    if (a.heads[which] == 0) continue;
+    if (!folds(a.in[which].batch, a.in[which].token)) return a;
+    if (!folds(a.out[which].batch, a.out[which].token)) return a;
+  }
+  if (by_position ? !folds(a.positions.batch, a.positions.token)
+                  : !folds(a.cos.batch, a.cos.token) || !folds(a.sin.batch, a.sin.token)) {
+    return a;
+  }
+  if (swap) {
+    for (int which = 0; which < 2; ++which) {
+      a.in[which].token = a.in[which].batch;
+      a.out[which].token = a.out[which].batch;
+    }
+    if (by_position) {
+      a.positions.token = a.positions.batch;
+    } else {
+      a.cos.token = a.cos.batch;
+      a.sin.token = a.sin.batch;
+    }
+  }
+  a.tokens *= a.batches;
+  a.batches = 1;
+  return a;
+}
+
+// ------------------------------------------------------------------------- what variants need --
+
+inline bool is_multiple(const void* pointer, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
+  const int64_t size = size_of(a.dtype);
+  for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
+    if (!is_multiple(rows->data, bytes)) return false;
+    if (a.batches > 1 && rows->batch * size % bytes != 0) return false;
+    if (a.rows > 1 && rows->row * size % bytes != 0) return false;
+  }
+  return true;
+}
+
+// The widest variant whose demands these arguments meet: the one source of that choice.
+inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
+  if (vectors_fit(a, 16)) return SiluMulVariant::vec16;
+  if (vectors_fit(a, 8)) return SiluMulVariant::vec8;
+  return SiluMulVariant::scalar;
+}
+
+inline RopeVariant choose_variant(const RopeArgs& a) {
+  const int64_t size = size_of(a.dtype), bytes = 16;
+  const bool halves = a.pairing_in == Pairing::half;
+  // A thread holds one vector of each half, or one vector of whole pairs.
+  if ((halves ? a.rotary_dim / 2 : a.rotary_dim) * size % bytes != 0) return RopeVariant::scalar;
+  if (halves && a.pairing_out != Pairing::half) return RopeVariant::scalar;
+  for (int which = 0; which < 2; ++which) {
+    if (a.heads[which] == 0) continue;
+    for (const Heads* heads : {&a.in[which], &a.out[which]}) {
+      if (!is_multiple(heads->data, bytes)) return RopeVariant::scalar;
+      if (a.batches > 1 && heads->batch * size % bytes != 0) return RopeVariant::scalar;
+      if (a.tokens > 1 && heads->token * size % bytes != 0) return RopeVariant::scalar;
+      if (a.heads[which] > 1 && heads->head * size % bytes != 0) return RopeVariant::scalar;
+    }
+  }
+  return RopeVariant::vec16;
+}
+
+}  // namespace bitexact

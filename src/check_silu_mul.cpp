@@ -1,0 +1,94 @@
+#include "check.h"
+#include "check_common.h"
+#include "params.h"
+
+namespace bitexact {
+namespace {
+
+int32_t check_rows(const char* name, const SiluMulArgs& a, const Rows& rows, NamedRegion& to) {
+  const int64_t size = size_of(a.dtype);
+  BITEXACT_TRY(check_pointer(rows.data, size, name));
+  to.name = name;
+  to.region.base = reinterpret_cast<uintptr_t>(rows.data);
+  if (!to.region.set_run(a.cols, size)) return too_large(name);
+  if (!to.region.add_axis(a.rows, __int128{rows.row} * size)) return too_large(name);
+  if (!to.region.add_axis(a.batches, __int128{rows.batch} * size)) return too_large(name);
+  return BITEXACT_STATUS_OK;
+}
+
+bool in_place(const SiluMulArgs& a, const Rows& in) {
+  return a.out.data == in.data && (a.rows <= 1 || a.out.row == in.row) &&
+         (a.batches <= 1 || a.out.batch == in.batch);
+}
+
+// Everything but pointers and strides.
+int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& empty) {
+  BITEXACT_TRY(check_flags(p.flags, 0));
+  BITEXACT_TRY(check_zero(p.reserved, "reserved"));
+  BITEXACT_TRY(check_tensor_dtype(p.dtype));
+  BITEXACT_TRY(check_range(p.silu, BITEXACT_SILU_CANDLE, "silu"));
+  if (p.compute_dtype != 0 && p.compute_dtype != BITEXACT_DTYPE_FLOAT32) {
+    return fail(BITEXACT_STATUS_INVALID_VALUE, "compute_dtype is %d; accepted: 0, FLOAT32 (1)",
+                p.compute_dtype);
+  }
+  if (p.silu == BITEXACT_SILU_CANDLE && p.dtype == BITEXACT_DTYPE_FLOAT32) {
+    return fail(
+        BITEXACT_STATUS_UNSUPPORTED,
+        "silu is CANDLE with dtype FLOAT32; accepted: FLOAT16, BFLOAT16 (in float32 candle computes ATEN)");
+  }
+  const bool compute_float32 = p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
+  if (compute_float32 && p.silu != BITEXACT_SILU_ATEN) {
+    return fail(BITEXACT_STATUS_UNSUPPORTED, "compute_dtype is FLOAT32 with silu %d; accepted: silu ATEN (0)",
+                p.silu);
+  }
+  BITEXACT_TRY(check_size(p.batches, "batches"));
+  BITEXACT_TRY(check_size(p.rows, "rows"));
+  BITEXACT_TRY(check_size(p.cols, "cols"));
+  empty = p.batches == 0 || p.rows == 0 || p.cols == 0;
+  a.dtype = static_cast<Dtype>(p.dtype);
+  a.compute_float32 = compute_float32;
+  a.silu = static_cast<Silu>(p.silu);
+  a.batches = p.batches;
+  a.rows = p.rows;
+  a.cols = p.cols;
+  // The kernels do not write to what they only read.
+  a.gate = {const_cast<void*>(p.gate), p.gate_batch_stride, p.gate_row_stride};
+  a.up = {const_cast<void*>(p.up), p.up_batch_stride, p.up_row_stride};
+  a.out = {p.out, p.out_batch_stride, p.out_row_stride};
+  return BITEXACT_STATUS_OK;
+}
+
+}  // namespace
+
+int32_t check(const bitexact_silu_mul_params* params, SiluMulArgs& args, bool& empty) {
+  bitexact_silu_mul_params p;
+  BITEXACT_TRY(copy_in(params, "params", p));
+  SiluMulArgs a;
+  BITEXACT_TRY(check_fields(p, a, empty));
+  if (empty) return BITEXACT_STATUS_OK;
+  NamedRegion gate, up, out;
+  BITEXACT_TRY(check_rows("gate", a, a.gate, gate));
+  BITEXACT_TRY(check_rows("up", a, a.up, up));
+  BITEXACT_TRY(check_rows("out", a, a.out, out));
+  BITEXACT_TRY(check_output(out));
+  if (!in_place(a, a.gate)) BITEXACT_TRY(check_disjoint(out, gate));
+  if (!in_place(a, a.up)) BITEXACT_TRY(check_disjoint(out, up));
+  args = collapsed(a);
+  return BITEXACT_STATUS_OK;
+}
+
+int32_t check(const bitexact_silu_mul_reference* reference, const bitexact_silu_mul_params* params,
+              SiluMulArgs& to) {
+  bitexact_silu_mul_reference r;
+  BITEXACT_TRY(copy_in(reference, "reference", r));
+  BITEXACT_TRY(check_flags(r.flags, 0));
+  bitexact_silu_mul_params p;
+  BITEXACT_TRY(copy_in(params, "params", p));
+  bool empty = false;
+  BITEXACT_TRY(check_fields(p, to, empty));
+  to.out = {const_cast<void*>(r.out), r.out_batch_stride, r.out_row_stride};
+  NamedRegion region;
+  return check_rows("reference->out", to, to.out, region);
+}
+
+}  // namespace bitexact

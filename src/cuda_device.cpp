@@ -1,0 +1,202 @@
+#include "cuda_device.h"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "bitexact.h"
+#include "fused_rope.h"
+#include "fused_silu_mul.h"
+#include "kernel_table.h"
+#include "reference_kernels.h"
+#include "status.h"
+
+namespace bitexact {
+namespace {
+
+int32_t status_of(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInsufficientDriver: {
+      // The runtime says this both where no driver is installed and where it is too old.
+      int version = 0;
+      const bool installed = cudaDriverGetVersion(&version) == cudaSuccess && version > 0;
+      return installed ? BITEXACT_STATUS_DRIVER_TOO_OLD : BITEXACT_STATUS_NO_DRIVER;
+    }
+    case cudaErrorCallRequiresNewerDriver:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorSystemDriverMismatch:
+      return BITEXACT_STATUS_DRIVER_TOO_OLD;
+    case cudaErrorStubLibrary:
+    case cudaErrorSystemNotReady:
+      return BITEXACT_STATUS_NO_DRIVER;
+    case cudaErrorNoDevice:
+      return BITEXACT_STATUS_NO_DEVICE;
+    case cudaErrorInvalidDevice:
+      return BITEXACT_STATUS_INVALID_DEVICE;
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidKernelImage:
+    case cudaErrorInvalidPtx:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
+      return BITEXACT_STATUS_NO_KERNEL_IMAGE;
+    case cudaErrorMemoryAllocation:
+      return BITEXACT_STATUS_OUT_OF_MEMORY;
+    default:
+      return BITEXACT_STATUS_CUDA_ERROR;
+  }
+}
+
+#define BITEXACT_CUDA(call, what)                                                 \
+  do {                                                                            \
+    const cudaError_t bitexact_error = (call);                                    \
+    if (bitexact_error != cudaSuccess) return cuda_failure(bitexact_error, what); \
+  } while (0)
+
+template <class Function>
+bool resolve(const char* symbol, Function& function) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  // Version 12.0 of these functions: older than any driver that the runtime accepts.
+  if (cudaGetDriverEntryPointByVersion(symbol, &address, 12000, cudaEnableDefault, &found) != cudaSuccess ||
+      found != cudaDriverEntryPointSuccess) {
+    return false;
+  }
+  std::memcpy(&function, &address, sizeof(function));
+  return true;
+}
+
+const Driver* find_driver() {
+  static const Driver* const driver = [] {
+    auto* d = new Driver;
+    const bool all =
+        resolve("cuCtxGetCurrent", d->ctx_get_current) && resolve("cuCtxSetCurrent", d->ctx_set_current) &&
+        resolve("cuCtxGetDevice", d->ctx_get_device) && resolve("cuCtxPushCurrent", d->ctx_push_current) &&
+        resolve("cuCtxPopCurrent", d->ctx_pop_current);
+    return all ? d : nullptr;
+  }();
+  return driver;
+}
+
+// Every kernel entry once: those of the dispatcher's own list, and the references.
+std::set<const void*> all_entries() {
+  std::set<const void*> entries;
+  for (int k = 0; k < kernel_count; ++k) {
+    entries.insert(is_rope(k) ? fused_rope_entry(rope_kernel(k).args, rope_kernel(k).variant)
+                              : fused_silu_mul_entry(silu_mul_kernel(k).args, silu_mul_kernel(k).variant));
+  }
+  for (const void* entry : reference_entries().entry) entries.insert(entry);
+  return entries;
+}
+
+// Loads every kernel now, so that no later call does: a lazy load waits for running work.
+int32_t load_kernels(CudaDevice& device) {
+  cudaFuncAttributes attributes = {};
+  for (const void* entry : all_entries()) {
+    BITEXACT_CUDA(cudaFuncGetAttributes(&attributes, entry), "loading kernels");
+  }
+  device.image_architecture = attributes.ptxVersion;
+  // Machine code is compiled for its own architecture or an older one of the same major number.
+  device.from_ptx = attributes.ptxVersion / 10 != attributes.binaryVersion / 10;
+  return BITEXACT_STATUS_OK;
+}
+
+int32_t examine(int32_t ordinal, CudaDevice& device) {
+  cudaDeviceProp properties;
+  BITEXACT_CUDA(cudaGetDeviceProperties(&properties, ordinal), "reading device properties");
+  device.ordinal = ordinal;
+  device.architecture = properties.major * 10 + properties.minor;
+  device.has_memory_pools = properties.memoryPoolsSupported != 0;
+  std::memcpy(device.name, properties.name, sizeof(device.name) - 1);
+  BITEXACT_CUDA(cudaDriverGetVersion(&device.driver_version), "reading the driver version");
+  device.driver = find_driver();
+  if (device.driver == nullptr)
+    return cuda_failure(cudaErrorCallRequiresNewerDriver, "finding driver functions");
+  CUcontext before = nullptr;
+  device.driver->ctx_get_current(&before);
+  cudaError_t error = cudaSetDevice(ordinal);
+  if (error == cudaSuccess) error = cudaFree(nullptr);
+  if (error != cudaSuccess) return cuda_failure(error, "opening the device");
+  device.driver->ctx_get_current(&device.primary);
+  const int32_t status = load_kernels(device);
+  device.driver->ctx_set_current(before);
+  return status;
+}
+
+std::mutex& devices_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+// Counters of one device, in blocks that are never freed.
+struct CounterPool {
+  std::mutex mutex;
+  std::vector<unsigned long long*> free;
+};
+CounterPool& pool_of(const CudaDevice& device) {
+  static auto* const pools = new std::map<int32_t, CounterPool>;
+  const std::lock_guard<std::mutex> lock(devices_mutex());
+  return (*pools)[device.ordinal];
+}
+
+}  // namespace
+
+int32_t cuda_failure(cudaError_t error, const char* what) {
+  const int32_t status = status_of(error);
+  fail_cuda(status, static_cast<int32_t>(error), cudaGetErrorString(error), what);
+  cudaGetLastError();
+  return status;
+}
+
+int32_t find_cuda_device(int32_t ordinal, const CudaDevice*& device) {
+  static auto* const devices = new std::map<int32_t, CudaDevice>;
+  int count = 0;
+  BITEXACT_CUDA(cudaGetDeviceCount(&count), "counting devices");
+  if (ordinal >= count) {
+    return fail(BITEXACT_STATUS_INVALID_DEVICE, "device is %d; accepted: 0 to %d, or -1 for the host",
+                ordinal, count - 1);
+  }
+  const std::lock_guard<std::mutex> lock(devices_mutex());
+  auto found = devices->find(ordinal);
+  if (found == devices->end()) {
+    CudaDevice fresh = {};
+    const RelaxedCapture relaxed;
+    const int32_t status = examine(ordinal, fresh);
+    if (status != BITEXACT_STATUS_OK) return status;
+    found = devices->emplace(ordinal, fresh).first;
+  }
+  device = &found->second;
+  return BITEXACT_STATUS_OK;
+}
+
+int32_t take_counter(const CudaDevice& device, unsigned long long*& counter) {
+  constexpr size_t block = 4096;
+  CounterPool& pool = pool_of(device);
+  const std::lock_guard<std::mutex> lock(pool.mutex);
+  const RelaxedCapture relaxed;
+  if (pool.free.empty()) {
+    void* memory = nullptr;
+    BITEXACT_CUDA(cudaMalloc(&memory, block * sizeof(*counter)), "allocating counters");
+    for (size_t i = 0; i < block; ++i) pool.free.push_back(static_cast<unsigned long long*>(memory) + i);
+  }
+  counter = pool.free.back();
+  // On a stream of its own: the legacy stream may be barred by a capture.
+  cudaStream_t stream;
+  BITEXACT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "clearing a counter");
+  cudaError_t error = cudaMemsetAsync(counter, 0, sizeof(*counter), stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+  BITEXACT_CUDA(error, "clearing a counter");
+  pool.free.pop_back();
+  return BITEXACT_STATUS_OK;
+}
+
+void give_counter_back(const CudaDevice& device, unsigned long long* counter) {
+  CounterPool& pool = pool_of(device);
+  const std::lock_guard<std::mutex> lock(pool.mutex);
+  pool.free.push_back(counter);
+}
+
+}  // namespace bitexact

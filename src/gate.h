@@ -1,0 +1,81 @@
+// One verdict for each kernel of a context: may this call run fused?
+//
+//   UNDECIDED --check equal----> ACCEPTED   later calls run fused
+//             --check not equal> DECLINED   later calls run the reference, or are answered DECLINED
+//             --no memory, capture, error > UNDECIDED   this call runs the reference, or is answered
+// The policy can set a verdict at once. Latched verdicts change by reset() alone, except that audit
+// declines an accepted kernel that fails a later check.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "backend.h"
+#include "kernel_table.h"
+#include "self_check.h"
+
+namespace bitexact {
+
+struct GateOptions {
+  int32_t policy = BITEXACT_POLICY_VERIFY;
+  int32_t reference_mode = BITEXACT_REFERENCE_BUILTIN;
+};
+
+class Gate {
+ public:
+  Gate(Backend& backend, const GateOptions& options);
+
+  const GateOptions& options() const { return options_; }
+  void set_log(bitexact_log_fn log, void* user);
+
+  // The public calls, on checked arguments.
+  template <class Args>
+  int32_t run(const Args& call, bitexact_stream stream);
+  template <class Args>
+  int32_t can_use(const Args& call) const;
+  template <class Args>
+  int32_t verify(const Args& call, const Args& expected, bitexact_stream stream, int32_t* verdict);
+  int32_t warm_up(int kernel, bitexact_stream stream);
+  void report(int kernel, bitexact_gate_report& to) const;
+  void reset();
+
+ private:
+  struct Entry {
+    std::atomic<int32_t> state{BITEXACT_STATE_UNDECIDED};
+    std::atomic<int64_t> fused{0}, reference{0}, declined{0};
+    // Guarded by story_:
+    int32_t reason = BITEXACT_REASON_NONE, basis = 0, status = 0, mismatch_basis = 0;
+    int64_t checks = 0, compared = 0;
+    Comparison comparison = {0, 0, no_key, 0, 0};
+  };
+
+  bool builtin() const { return options_.reference_mode == BITEXACT_REFERENCE_BUILTIN; }
+  template <class Args, class Variant>
+  int32_t run_fused(Entry& entry, const Args& call, Variant variant, bitexact_stream stream);
+  template <class Args>
+  int32_t run_reference(Entry& entry, const Args& call, bitexact_stream stream);
+  template <class Args>
+  int32_t serve_declined(Entry& entry, const Args& call, bitexact_stream stream);
+  template <class Args, class Variant>
+  int32_t run_checked(int kernel, const Args& call, Variant variant, bitexact_stream stream);
+  Finding probe(int kernel, bitexact_stream stream);
+
+  // Takes a finding into the story; returns whether it declines.
+  bool record(int kernel, const Finding& finding, int32_t basis);
+  void accept(int kernel, int32_t basis);
+  void decline(int kernel, const Finding& finding, int32_t basis);
+  void apply_policy();
+  void log(int32_t level, const char* text) const;
+
+  Backend& backend_;
+  GateOptions options_;
+  std::unique_ptr<Entry[]> entries_;
+  std::mutex check_;          // one check at a time in a context
+  mutable std::mutex story_;  // the words behind the verdicts; never held during a check
+  bitexact_log_fn log_ = nullptr;
+  void* log_user_ = nullptr;
+};
+
+}  // namespace bitexact

@@ -1,0 +1,73 @@
+#include "silu_table.h"
+
+#include <string>
+
+#include "reference.h"
+#include "sha256.h"
+
+namespace bitexact {
+namespace {
+
+// SHA-256 of the table as 65,536 little-endian uint16, captured on an H200 from PyTorch eager (ATEN,
+// SIGMOID) and from the formula in CUDA (CANDLE): docs/results/golden.md.
+const char* expected_digest(Dtype dtype, Silu silu) {
+  const bool b = dtype == Dtype::bfloat16;
+  switch (silu) {
+    case Silu::sigmoid:
+      return b ? "SIGMOID_BF16" : "SIGMOID_F16";
+    case Silu::candle:
+      return b ? "CANDLE_BF16" : "CANDLE_F16";
+    default:
+      return b ? "5f48cf06e46dc6cfd0977367a6a09d01eb4794c3b6c1fcd9338f52a8859ab5e2"
+               : "589977e32de09fe30ef836ffcfe55831b0f26fe46efaf8ec6c4e57d7b0d247c8";
+  }
+}
+
+std::string hexadecimal(const std::array<uint8_t, 32>& digest) {
+  std::string text;
+  for (const uint8_t byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+// Never freed: the tables serve until the process ends.
+const SiluTable* build(Dtype dtype, Silu silu) {
+  auto* table = new SiluTable;
+  SiluMulArgs a{};
+  a.dtype = dtype;
+  a.silu = silu;
+  const uint64_t one = reference::round_bits(1.0f, dtype);
+  for (uint64_t gate = 0; gate < 65536; ++gate) {
+    table->at[gate] = static_cast<uint16_t>(reference::silu_mul(gate, one, a));
+  }
+  table->proven = hexadecimal(sha256(table->at, sizeof(table->at))) == expected_digest(dtype, silu);
+  return table;
+}
+
+template <Dtype D, Silu S>
+const SiluTable& table_of() {
+  static const SiluTable* const table = build(D, S);
+  return *table;
+}
+
+template <Dtype D>
+const SiluTable& table_of(Silu silu) {
+  switch (silu) {
+    case Silu::sigmoid:
+      return table_of<D, Silu::sigmoid>();
+    case Silu::candle:
+      return table_of<D, Silu::candle>();
+    default:
+      return table_of<D, Silu::aten>();
+  }
+}
+
+}  // namespace
+
+const SiluTable& silu_table(Dtype dtype, Silu silu) {
+  return dtype == Dtype::bfloat16 ? table_of<Dtype::bfloat16>(silu) : table_of<Dtype::float16>(silu);
+}
+
+}  // namespace bitexact

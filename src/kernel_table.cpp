@@ -1,0 +1,163 @@
+#include "kernel_table.h"
+
+#include <string>
+#include <vector>
+
+namespace bitexact {
+namespace {
+
+// ------------------------------------------------------------------------------------ rope --
+
+struct Dtypes {
+  Dtype x, table, compute;
+};
+
+// A 16-bit x has six: its own tables in three compute dtypes, float32 ones in two, float64 ones in one.
+constexpr Dtype f32 = Dtype::float32, f64 = Dtype::float64, f16 = Dtype::float16, b16 = Dtype::bfloat16;
+constexpr Dtypes rope_dtypes[15] = {
+    {b16, b16, b16}, {b16, b16, f32}, {b16, b16, f64}, {b16, f32, f32}, {b16, f32, f64},
+    {b16, f64, f64}, {f16, f16, f16}, {f16, f16, f32}, {f16, f16, f64}, {f16, f32, f32},
+    {f16, f32, f64}, {f16, f64, f64}, {f32, f32, f32}, {f32, f32, f64}, {f32, f64, f64},
+};
+
+int dtypes_index(const RopeArgs& a) {
+  const bool own = a.table_dtype == a.dtype;
+  if (a.dtype == f32) return 12 + (a.table_dtype == f64 ? 2 : a.compute_dtype == f64 ? 1 : 0);
+  const int first = a.dtype == b16 ? 0 : 6;
+  if (own) return first + (a.compute_dtype == f64 ? 2 : a.compute_dtype == f32 ? 1 : 0);
+  return first + 3 + (a.table_dtype == f64 ? 2 : a.compute_dtype == f64 ? 1 : 0);
+}
+
+struct Numerics {
+  Combine combine;
+  bool sum_from_zero;
+  const char* name;
+};
+constexpr Numerics rope_numerics[6] = {
+    {Combine::separate, false, "separate"},       {Combine::separate, true, "separate+0"},
+    {Combine::complex, false, "complex"},         {Combine::complex_alt, false, "complex_alt"},
+    {Combine::addcmul_cos, false, "addcmul_cos"}, {Combine::addcmul_x1, false, "addcmul_x1"},
+};
+
+int numerics_index(const RopeArgs& a) {
+  if (a.combine == Combine::separate) return a.sum_from_zero ? 1 : 0;
+  return static_cast<int>(a.combine) + 1;
+}
+
+struct Form {
+  Pairing in, out;
+  RopeVariant variant;
+  const char* name;
+};
+constexpr Form rope_forms[7] = {
+    {Pairing::half, Pairing::half, RopeVariant::scalar, "half scalar"},
+    {Pairing::half, Pairing::half, RopeVariant::vec16, "half vec16"},
+    {Pairing::interleaved, Pairing::interleaved, RopeVariant::scalar, "interleaved scalar"},
+    {Pairing::interleaved, Pairing::interleaved, RopeVariant::vec16, "interleaved vec16"},
+    {Pairing::interleaved, Pairing::half, RopeVariant::scalar, "interleaved->half scalar"},
+    {Pairing::interleaved, Pairing::half, RopeVariant::vec16, "interleaved->half vec16"},
+    {Pairing::half, Pairing::interleaved, RopeVariant::scalar, "half->interleaved scalar"},
+};
+
+int form_index(const RopeArgs& a, RopeVariant variant) {
+  const int vector = variant == RopeVariant::vec16 ? 1 : 0;
+  if (a.pairing_in == Pairing::half) return a.pairing_out == Pairing::half ? vector : 6;
+  return (a.pairing_out == Pairing::interleaved ? 2 : 4) + vector;
+}
+
+// -------------------------------------------------------------------------------- silu_mul --
+
+struct SiluForm {
+  Dtype x;
+  Silu silu;
+  bool compute_float32;
+  const char* name;
+};
+constexpr SiluForm silu_forms[10] = {
+    {b16, Silu::aten, false, "aten"},       {b16, Silu::aten, true, "aten compute=float32"},
+    {b16, Silu::sigmoid, false, "sigmoid"}, {b16, Silu::candle, false, "candle"},
+    {f16, Silu::aten, false, "aten"},       {f16, Silu::aten, true, "aten compute=float32"},
+    {f16, Silu::sigmoid, false, "sigmoid"}, {f16, Silu::candle, false, "candle"},
+    {f32, Silu::aten, false, "aten"},       {f32, Silu::sigmoid, false, "sigmoid"},
+};
+
+int silu_form_index(const SiluMulArgs& a) {
+  if (a.dtype == f32) return a.silu == Silu::sigmoid ? 9 : 8;
+  const int first = a.dtype == b16 ? 0 : 4;
+  if (a.silu == Silu::aten) return first + (a.compute_float32 ? 1 : 0);
+  return first + 1 + static_cast<int>(a.silu);
+}
+
+const char* dtype_name(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::bfloat16:
+      return "bfloat16";
+    case Dtype::float16:
+      return "float16";
+    case Dtype::float32:
+      return "float32";
+    default:
+      return "float64";
+  }
+}
+
+std::string name_of(int kernel) {
+  static const char* const silu_variants[] = {"scalar", "vec8", "vec16"};
+  if (is_rope(kernel)) {
+    const Dtypes& d = rope_dtypes[kernel / 42];
+    return std::string("fused_rope ") + dtype_name(d.x) + " table=" + dtype_name(d.table) +
+           " compute=" + dtype_name(d.compute) + " " + rope_numerics[kernel / 7 % 6].name + " " +
+           rope_forms[kernel % 7].name;
+  }
+  const int k = kernel - rope_kernel_count;
+  return std::string("fused_silu_mul ") + dtype_name(silu_forms[k / 3].x) + " " + silu_forms[k / 3].name +
+         " " + silu_variants[k % 3];
+}
+
+}  // namespace
+
+int kernel_of(const RopeArgs& a, RopeVariant variant) {
+  return (dtypes_index(a) * 6 + numerics_index(a)) * 7 + form_index(a, variant);
+}
+
+int kernel_of(const SiluMulArgs& a, SiluMulVariant variant) {
+  return rope_kernel_count + silu_form_index(a) * 3 + static_cast<int>(variant);
+}
+
+RopeKernel rope_kernel(int kernel) {
+  const Dtypes& d = rope_dtypes[kernel / 42];
+  const Numerics& n = rope_numerics[kernel / 7 % 6];
+  const Form& f = rope_forms[kernel % 7];
+  RopeKernel k{};
+  k.args.dtype = d.x;
+  k.args.table_dtype = d.table;
+  k.args.compute_dtype = d.compute;
+  k.args.combine = n.combine;
+  k.args.sum_from_zero = n.sum_from_zero;
+  k.args.pairing_in = f.in;
+  k.args.pairing_out = f.out;
+  k.variant = f.variant;
+  return k;
+}
+
+SiluMulKernel silu_mul_kernel(int kernel) {
+  const SiluForm& f = silu_forms[(kernel - rope_kernel_count) / 3];
+  SiluMulKernel k{};
+  k.args.dtype = f.x;
+  k.args.silu = f.silu;
+  k.args.compute_float32 = f.compute_float32;
+  k.variant = static_cast<SiluMulVariant>((kernel - rope_kernel_count) % 3);
+  return k;
+}
+
+const char* kernel_name(int kernel) {
+  // Never freed: reports point into it until the process ends.
+  static const auto* const names = [] {
+    auto* all = new std::vector<std::string>;
+    for (int k = 0; k < kernel_count; ++k) all->push_back(name_of(k));
+    return all;
+  }();
+  return (*names)[static_cast<size_t>(kernel)].c_str();
+}
+
+}  // namespace bitexact

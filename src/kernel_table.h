@@ -1,0 +1,35 @@
+// Every kernel that the dispatcher can pick, by number. A verdict belongs to one of these numbers.
+#pragma once
+
+#include <cstdint>
+
+#include "args.h"
+
+namespace bitexact {
+
+constexpr int rope_kernel_count = 15 * 6 * 7;  // dtypes x numerics x (pairings, variant)
+constexpr int silu_mul_kernel_count = 10 * 3;  // (dtype, numerics) x variant
+constexpr int kernel_count = rope_kernel_count + silu_mul_kernel_count;
+
+constexpr bool is_rope(int kernel) { return kernel < rope_kernel_count; }
+
+// The number of the kernel that serves `a` in this variant.
+int kernel_of(const RopeArgs& a, RopeVariant variant);
+int kernel_of(const SiluMulArgs& a, SiluMulVariant variant);
+
+// The inverse: arguments with the dtypes, numerics and pairings of a kernel, all else zero.
+struct RopeKernel {
+  RopeArgs args;
+  RopeVariant variant;
+};
+struct SiluMulKernel {
+  SiluMulArgs args;
+  SiluMulVariant variant;
+};
+RopeKernel rope_kernel(int kernel);
+SiluMulKernel silu_mul_kernel(int kernel);
+
+// Names every property, for people: static text.
+const char* kernel_name(int kernel);
+
+}  // namespace bitexact

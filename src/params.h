@@ -1,0 +1,65 @@
+// The size-first rule for structs that cross the ABI.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "bitexact.h"
+#include "status.h"
+
+namespace bitexact {
+
+// The smallest struct_size that carries anything: the size and the flags themselves.
+constexpr uint32_t least_struct_size = 8;
+
+// Copies a caller's struct. A shorter one reads as zero beyond its end; the unknown tail of a longer one
+// must be zero, since it asks for something this library cannot read.
+template <class T>
+int32_t copy_in(const T* from, const char* name, T& to) {
+  if (from == nullptr) return fail(BITEXACT_STATUS_NULL_POINTER, "%s is null; a struct is required", name);
+  const uint32_t size = from->struct_size;
+  if (size < least_struct_size) {
+    return fail(BITEXACT_STATUS_STRUCT_SIZE, "%s->struct_size is %u; accepted: %zu (use the initialiser)",
+                name, size, sizeof(T));
+  }
+  if (size == sizeof(T)) {
+    std::memcpy(&to, from, sizeof(T));
+    return BITEXACT_STATUS_OK;
+  }
+  std::memset(&to, 0, sizeof(T));
+  std::memcpy(&to, from, size < sizeof(T) ? size : sizeof(T));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  for (uint32_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return fail(BITEXACT_STATUS_UNKNOWN_FIELD,
+                  "%s: byte %u of a struct of %u is not zero; this library knows %zu bytes", name, i, size,
+                  sizeof(T));
+    }
+  }
+  return BITEXACT_STATUS_OK;
+}
+
+// Writes a report up to the caller's struct_size; a longer struct is zeroed beyond what is known.
+template <class T>
+int32_t copy_out(const T& from, const char* name, T* to) {
+  if (to == nullptr) return fail(BITEXACT_STATUS_NULL_POINTER, "%s is null; a struct is required", name);
+  const uint32_t size = to->struct_size;
+  if (size < least_struct_size) {
+    return fail(BITEXACT_STATUS_STRUCT_SIZE, "%s->struct_size is %u; accepted: %zu (use the initialiser)",
+                name, size, sizeof(T));
+  }
+  auto* bytes = reinterpret_cast<unsigned char*>(to);
+  if (size > sizeof(T)) std::memset(bytes + sizeof(T), 0, size - sizeof(T));
+  std::memcpy(bytes, &from, size < sizeof(T) ? size : sizeof(T));
+  to->struct_size = size;
+  return BITEXACT_STATUS_OK;
+}
+
+template <class T>
+void initialise(T* to) {
+  if (to == nullptr) return;
+  std::memset(to, 0, sizeof(T));
+  to->struct_size = sizeof(T);
+}
+
+}  // namespace bitexact

@@ -1,0 +1,212 @@
+#include "self_check.h"
+
+#include "probe.h"
+
+namespace bitexact {
+namespace {
+
+constexpr int64_t slice_bytes = int64_t{64} << 20;
+
+// Memory of one check, released on every path, and the sum of its comparisons.
+class Workspace {
+ public:
+  Workspace(Backend& backend, bitexact_stream stream) : backend_(backend), stream_(stream) {}
+  ~Workspace() {
+    for (int i = 0; i < blocks_; ++i) backend_.release(memory_[i], stream_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  int32_t allocate(size_t bytes, void*& memory) {
+    memory = nullptr;
+    const int32_t status = backend_.allocate(bytes, stream_, memory);
+    if (status == BITEXACT_STATUS_OK) memory_[blocks_++] = memory;
+    return status;
+  }
+
+  // What no kernel writes: memory that a kernel skips must not hold the right bits by chance.
+  int32_t poison(void* memory, unsigned char byte, size_t bytes) {
+    return backend_.fill(memory, byte, bytes, stream_);
+  }
+
+  int32_t begin() {
+    void* memory;
+    const int32_t status = allocate(sizeof(Comparison), memory);
+    if (status != BITEXACT_STATUS_OK) return status;
+    result_ = static_cast<Comparison*>(memory);
+    return backend_.upload(result_, &sum_, sizeof(sum_), stream_);
+  }
+
+  // Adds the outputs of `actual` from flat index `actual_first` on; counts are those of `count_of`.
+  template <class Args>
+  int32_t compare(const Args& actual, const int64_t (&actual_first)[2], const Args& expected,
+                  const int64_t (&expected_first)[2], const Slice<Args>& slice) {
+    for (int which = 0; which < 2; ++which) {
+      const int64_t count = output_elements(slice.args, which);
+      if (count == 0) continue;
+      const CompareArgs c{actual.dtype, count, output_view(actual, which, actual_first[which]),
+                          output_view(expected, which, expected_first[which]),
+                          static_cast<uint64_t>(slice.first[which]) | (which == 1 ? second_output : 0)};
+      const int32_t status = backend_.compare(c, result_, stream_);
+      if (status != BITEXACT_STATUS_OK) return status;
+      compared_ += count;
+    }
+    return BITEXACT_STATUS_OK;
+  }
+
+  // Waits for everything enqueued and reads the sum.
+  Finding finish() {
+    Finding finding;
+    finding.status = backend_.download(&finding.comparison, result_, sizeof(Comparison), stream_);
+    finding.compared = compared_;
+    if (finding.status != BITEXACT_STATUS_OK) {
+      finding.outcome = Outcome::fused_failed;  // a fault of what was enqueued shows here
+    } else {
+      finding.outcome = finding.comparison.mismatches == 0 ? Outcome::equal : Outcome::mismatch;
+    }
+    return finding;
+  }
+
+ private:
+  Backend& backend_;
+  bitexact_stream stream_;
+  void* memory_[4] = {};
+  int blocks_ = 0;
+  Comparison* result_ = nullptr;
+  Comparison sum_ = {0, 0, no_key, 0, 0};
+  int64_t compared_ = 0;
+};
+
+constexpr int64_t from_start[2] = {0, 0};
+
+Finding not_now(int32_t status) {
+  Finding finding;
+  finding.status = status;
+  return finding;
+}
+
+Finding fused_failed(int32_t status) {
+  Finding finding;
+  finding.outcome = Outcome::fused_failed;
+  finding.status = status;
+  return finding;
+}
+
+template <class Args>
+int64_t largest_slice(const Args& call) {
+  int64_t bytes = 0;
+  for_slices(call, slice_bytes, [&](const Slice<Args>& slice) {
+    bytes = std::max(bytes, scratch_bytes(slice.args));
+    return BITEXACT_STATUS_OK;
+  });
+  return bytes;
+}
+
+// Counting positions outside the table is for the call itself, not for its checks.
+RopeArgs uncounted(RopeArgs a) {
+  a.position_errors = nullptr;
+  return a;
+}
+SiluMulArgs uncounted(const SiluMulArgs& a) { return a; }
+
+}  // namespace
+
+template <class Args, class Variant>
+Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitexact_stream stream) {
+  const Probe<Args> probe = make_probe(kernel);
+  int64_t bytes = 0;
+  for (const Args& a : probe.cases) bytes = std::max(bytes, scratch_bytes(a));
+  const size_t size = static_cast<size_t>(bytes);
+  Workspace work(backend, stream);
+  void *inputs, *actual, *expected;
+  int32_t status = work.allocate(probe.inputs.size(), inputs);
+  if (status == BITEXACT_STATUS_OK) status = work.allocate(size, actual);
+  if (status == BITEXACT_STATUS_OK) status = work.allocate(size, expected);
+  if (status == BITEXACT_STATUS_OK) status = work.begin();
+  if (status == BITEXACT_STATUS_OK)
+    status = backend.upload(inputs, probe.inputs.data(), probe.inputs.size(), stream);
+  if (status != BITEXACT_STATUS_OK) return not_now(status);
+  for (const Args& a : probe.cases) {
+    const Slice<Args> whole{uncounted(located(a, inputs)), {0, 0}};
+    const Args fused = redirected(whole.args, actual), reference = redirected(whole.args, expected);
+    status = work.poison(actual, 0xa5, size);
+    if (status == BITEXACT_STATUS_OK) status = work.poison(expected, 0x5a, size);
+    if (status == BITEXACT_STATUS_OK) status = backend.reference(reference, stream);
+    if (status != BITEXACT_STATUS_OK) return not_now(status);
+    status = backend.fused(fused, variant, stream);
+    if (status != BITEXACT_STATUS_OK) return fused_failed(status);
+    status = work.compare(fused, from_start, reference, from_start, whole);
+    if (status != BITEXACT_STATUS_OK) return not_now(status);
+  }
+  return work.finish();
+}
+
+template <class Args, class Variant>
+Finding check_live(Backend& backend, const Args& call, Variant variant, bool keep_out,
+                   bitexact_stream stream) {
+  const bool into_scratch = keep_out || in_place(call);
+  const size_t size = static_cast<size_t>(largest_slice(call));
+  Workspace work(backend, stream);
+  void *expected, *actual = nullptr;
+  int32_t status = work.allocate(size, expected);
+  if (status == BITEXACT_STATUS_OK && into_scratch) status = work.allocate(size, actual);
+  if (status == BITEXACT_STATUS_OK) status = work.begin();
+  if (status != BITEXACT_STATUS_OK) return not_now(status);
+  if (!into_scratch) {
+    status = backend.fused(call, variant, stream);
+    if (status != BITEXACT_STATUS_OK) return fused_failed(status);
+  }
+  Outcome outcome = Outcome::not_now;
+  status = for_slices(call, slice_bytes, [&](const Slice<Args>& slice) {
+    const Args reference = redirected(uncounted(slice.args), expected);
+    int32_t s = backend.reference(reference, stream);
+    if (s != BITEXACT_STATUS_OK) return s;
+    if (!into_scratch) return work.compare(call, slice.first, reference, from_start, slice);
+    const Args fused = redirected(uncounted(slice.args), actual);
+    s = work.poison(actual, 0xa5, size);
+    if (s != BITEXACT_STATUS_OK) return s;
+    s = backend.fused(fused, variant, stream);
+    if (s != BITEXACT_STATUS_OK) {
+      outcome = Outcome::fused_failed;
+      return s;
+    }
+    return work.compare(fused, from_start, reference, from_start, slice);
+  });
+  if (status == BITEXACT_STATUS_OK) return work.finish();
+  return outcome == Outcome::fused_failed ? fused_failed(status) : not_now(status);
+}
+
+template <class Args, class Variant>
+Finding check_against(Backend& backend, const Args& call, Variant variant, const Args& expected,
+                      bitexact_stream stream) {
+  const size_t size = static_cast<size_t>(largest_slice(call));
+  Workspace work(backend, stream);
+  void* actual;
+  int32_t status = work.allocate(size, actual);
+  if (status == BITEXACT_STATUS_OK) status = work.begin();
+  if (status != BITEXACT_STATUS_OK) return not_now(status);
+  Outcome outcome = Outcome::not_now;
+  status = for_slices(call, slice_bytes, [&](const Slice<Args>& slice) {
+    const Args fused = redirected(uncounted(slice.args), actual);
+    int32_t s = work.poison(actual, 0xa5, size);
+    if (s != BITEXACT_STATUS_OK) return s;
+    s = backend.fused(fused, variant, stream);
+    if (s != BITEXACT_STATUS_OK) {
+      outcome = Outcome::fused_failed;
+      return s;
+    }
+    return work.compare(fused, from_start, expected, slice.first, slice);
+  });
+  if (status == BITEXACT_STATUS_OK) return work.finish();
+  return outcome == Outcome::fused_failed ? fused_failed(status) : not_now(status);
+}
+
+template Finding check_probe(Backend&, const SiluMulArgs&, SiluMulVariant, bitexact_stream);
+template Finding check_probe(Backend&, const RopeArgs&, RopeVariant, bitexact_stream);
+template Finding check_live(Backend&, const SiluMulArgs&, SiluMulVariant, bool, bitexact_stream);
+template Finding check_live(Backend&, const RopeArgs&, RopeVariant, bool, bitexact_stream);
+template Finding check_against(Backend&, const SiluMulArgs&, SiluMulVariant, const SiluMulArgs&,
+                               bitexact_stream);
+template Finding check_against(Backend&, const RopeArgs&, RopeVariant, const RopeArgs&, bitexact_stream);
+
+}  // namespace bitexact
