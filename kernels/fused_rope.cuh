@@ -69,7 +69,9 @@ __global__ void __launch_bounds__(rope_max_threads) fused_rope(const __grid_cons
                                                 : static_cast<const int64_t*>(a.positions.data)[at];
       }
       const bool outside = a.positions.data != nullptr && (row < 0 || row >= a.table_rows);
-      if (outside && threadIdx.x == 0 && first_head == 0) atomicAdd(a.position_errors, 1ull);
+      if (outside && threadIdx.x == 0 && first_head == 0 && a.position_errors != nullptr) {
+        atomicAdd(a.position_errors, 1ull);
+      }
       const T* cos_row = static_cast<const T*>(a.cos.data) + b * a.cos.batch + row * a.cos.token;
       const T* sin_row = static_cast<const T*>(a.sin.data) + b * a.sin.batch + row * a.sin.token;
 

@@ -56,7 +56,7 @@ class Backend {
   // Fills the fields that describe the device.
   virtual void describe(bitexact_context_info& info) const = 0;
 
- protected:
+  // For Scope alone: `pushed` carries over what leave() has to undo.
   virtual int32_t enter(bool& pushed) = 0;
   virtual void leave(bool pushed) = 0;
 };

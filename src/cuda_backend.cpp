@@ -118,7 +118,6 @@ class CudaBackend final : public Backend {
     info.device_name = device_.name;
   }
 
- protected:
   int32_t enter(bool& pushed) override {
     pushed = false;
     if (forked()) {

@@ -102,7 +102,6 @@ class HostBackend final : public Backend {
     info.device_name = "host";
   }
 
- protected:
   int32_t enter(bool&) override { return BITEXACT_STATUS_OK; }
   void leave(bool) override {}
 

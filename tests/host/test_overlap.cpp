@@ -1,0 +1,78 @@
+// The overlap solver against marking bytes one by one.
+#include "overlap.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+using bitexact::Region;
+
+namespace {
+
+// Every byte of a region, with the number of times it is visited.
+std::map<int64_t, int> bytes_of(const Region& r) {
+  std::map<int64_t, int> bytes;
+  int64_t index[4] = {};
+  for (;;) {
+    int64_t at = static_cast<int64_t>(r.base);
+    for (int i = 0; i < r.axes; ++i) at += r.stride[i] * index[i];
+    for (int64_t k = 0; k < r.run; ++k) ++bytes[at + k];
+    int axis = 0;
+    while (axis < r.axes && ++index[axis] == r.count[axis]) index[axis++] = 0;
+    if (axis == r.axes) return bytes;
+  }
+}
+
+Region region(uintptr_t base, int64_t run, std::initializer_list<std::pair<int64_t, int64_t>> axes) {
+  Region r;
+  r.base = base;
+  EXPECT_TRUE(r.set_run(run, 2));
+  for (const auto& [count, stride] : axes) EXPECT_TRUE(r.add_axis(count, stride));
+  return r;
+}
+
+TEST(Overlap, EqualsMarkingBytes) {
+  std::mt19937 random(7);
+  int met = 0, selves = 0;
+  for (int round = 0; round < 20000; ++round) {
+    auto any = [&] {
+      auto stride = [&] { return static_cast<int64_t>(random() % 41) * 2 - 40; };
+      auto count = [&] { return static_cast<int64_t>(random() % 4) + 1; };
+      return region(1000 + 2 * (random() % 60), 1 + random() % 4,
+                    {{count(), stride()}, {count(), stride()}, {count(), stride()}});
+    };
+    const Region a = any(), b = any();
+    const auto bytes_a = bytes_of(a), bytes_b = bytes_of(b);
+    bool meets = false, self = false;
+    for (const auto& [at, times] : bytes_a) {
+      meets = meets || bytes_b.count(at) > 0;
+      self = self || times > 1;
+    }
+    ASSERT_EQ(bitexact::overlap(a, b), meets) << round;
+    ASSERT_EQ(bitexact::overlaps_itself(a), self) << round;
+    met += meets;
+    selves += self;
+  }
+  EXPECT_GT(met, 1000);
+  EXPECT_GT(selves, 1000);
+}
+
+// q and k of one packed (tokens, q | k | v) buffer share no byte, though their spans interleave.
+TEST(Overlap, TellsInterleavedSlicesApart) {
+  const int64_t token = 3 * 4 * 64 * 2;
+  const Region q = region(4096, 64, {{4, 128}, {1000, token}}),
+               k = region(4096 + 4 * 128, 64, {{4, 128}, {1000, token}});
+  EXPECT_FALSE(bitexact::overlap(q, k));
+  const Region shifted = region(4096 + 4 * 128 - 2, 64, {{4, 128}, {1000, token}});
+  EXPECT_TRUE(bitexact::overlap(q, shifted));
+}
+
+TEST(Overlap, RefusesOffsetsBeyond63Bits) {
+  Region r;
+  EXPECT_TRUE(r.set_run(8, 2));
+  EXPECT_FALSE(r.add_axis(int64_t{1} << 40, __int128{1} << 40));
+  EXPECT_FALSE(Region{}.set_run(INT64_MAX, 2));
+}
+
+}  // namespace

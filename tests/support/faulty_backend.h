@@ -1,0 +1,85 @@
+// A backend that does what another one does, except where a test says otherwise.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "backend.h"
+#include "status.h"
+
+namespace bitexact_test {
+
+class FaultyBackend : public bitexact::Backend {
+ public:
+  explicit FaultyBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  // Set to replace the fused kernels.
+  std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> fused_silu_mul;
+  std::function<int32_t(const bitexact::RopeArgs&, bitexact_stream)> fused_rope;
+  // Non-zero: that status instead of doing the work.
+  int32_t allocate_status = 0, capture_status = 0, reference_status = 0, download_status = 0;
+  bool capturing = false;
+  std::function<void()> before_download = [] {};
+  int fused_calls = 0, reference_calls = 0, allocations = 0, releases = 0;
+
+  int32_t check_stream(bitexact_stream) override { return 0; }
+  int32_t supports(const bitexact::SiluMulArgs& a) override { return inner_->supports(a); }
+  int32_t fused(const bitexact::SiluMulArgs& a, bitexact::SiluMulVariant variant,
+                bitexact_stream stream) override {
+    ++fused_calls;
+    return fused_silu_mul ? fused_silu_mul(a, stream) : inner_->fused(a, variant, stream);
+  }
+  int32_t fused(const bitexact::RopeArgs& a, bitexact::RopeVariant variant, bitexact_stream stream) override {
+    ++fused_calls;
+    return fused_rope ? fused_rope(a, stream) : inner_->fused(a, variant, stream);
+  }
+  int32_t reference(const bitexact::SiluMulArgs& a, bitexact_stream stream) override {
+    ++reference_calls;
+    return reference_status != 0 ? injected(reference_status) : inner_->reference(a, stream);
+  }
+  int32_t reference(const bitexact::RopeArgs& a, bitexact_stream stream) override {
+    ++reference_calls;
+    return reference_status != 0 ? injected(reference_status) : inner_->reference(a, stream);
+  }
+  int32_t is_capturing(bitexact_stream stream, bool& result) override {
+    if (capture_status != 0) return injected(capture_status);
+    const int32_t status = inner_->is_capturing(stream, result);
+    result = result || capturing;
+    return status;
+  }
+  int32_t allocate(size_t bytes, bitexact_stream stream, void*& memory) override {
+    if (allocate_status != 0) return injected(allocate_status);
+    ++allocations;
+    return inner_->allocate(bytes, stream, memory);
+  }
+  void release(void* memory, bitexact_stream stream) override {
+    ++releases;
+    inner_->release(memory, stream);
+  }
+  int32_t upload(void* to, const void* from, size_t bytes, bitexact_stream stream) override {
+    return inner_->upload(to, from, bytes, stream);
+  }
+  int32_t fill(void* to, unsigned char byte, size_t bytes, bitexact_stream stream) override {
+    return inner_->fill(to, byte, bytes, stream);
+  }
+  int32_t compare(const bitexact::CompareArgs& a, bitexact::Comparison* result,
+                  bitexact_stream stream) override {
+    return inner_->compare(a, result, stream);
+  }
+  int32_t download(void* to, const void* from, size_t bytes, bitexact_stream stream) override {
+    before_download();
+    return download_status != 0 ? injected(download_status) : inner_->download(to, from, bytes, stream);
+  }
+  unsigned long long* position_errors() override { return inner_->position_errors(); }
+  int32_t read_position_errors(int64_t& count) override { return inner_->read_position_errors(count); }
+  void describe(bitexact_context_info& info) const override { inner_->describe(info); }
+  int32_t enter(bool& pushed) override { return inner_->enter(pushed); }
+  void leave(bool pushed) override { inner_->leave(pushed); }
+
+ private:
+  static int32_t injected(int32_t status) { return bitexact::fail(status, "injected by a test"); }
+
+  std::unique_ptr<Backend> inner_;
+};
+
+}  // namespace bitexact_test
