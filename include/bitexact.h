@@ -190,8 +190,8 @@ typedef struct bitexact_context_info {
   int32_t image_architecture; /**< Architecture that the running code was compiled for; 0 for the host. */
   int32_t driver_version;     /**< As cudaDriverGetVersion gives it; 0 for the host. */
   int32_t runtime_version;    /**< Of the CUDA runtime inside the library; 0 in a host-only build. */
-  int64_t position_errors;    /**< Rows so far written as NaN because their position lay outside
-                                  [0, table_rows), by calls that have finished on the device. */
+  int64_t position_errors;    /**< (batch, token) pairs whose position lay outside [0, table_rows), in calls
+                                   that have finished on the device. */
   const char* device_name;    /**< Lives as long as the context. */
 } bitexact_context_info;
 

@@ -21,16 +21,12 @@ enum class Dtype : int32_t {
 constexpr int64_t size_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::float16:
-    case Dtype::bfloat16:
-      return 2;
+    case Dtype::bfloat16: return 2;
     case Dtype::float32:
-    case Dtype::int32:
-      return 4;
+    case Dtype::int32: return 4;
     case Dtype::float64:
-    case Dtype::int64:
-      return 8;
-    default:
-      return 0;
+    case Dtype::int64: return 8;
+    default: return 0;
   }
 }
 

@@ -6,12 +6,9 @@ namespace bitexact {
 
 const void* fused_rope_entry(const RopeArgs& a, RopeVariant variant) {
   switch (a.dtype) {
-    case Dtype::bfloat16:
-      return reinterpret_cast<const void*>(rope_entry_of<bf16>(a, variant));
-    case Dtype::float16:
-      return reinterpret_cast<const void*>(rope_entry_of<f16>(a, variant));
-    default:
-      return reinterpret_cast<const void*>(rope_entry_of<float>(a, variant));
+    case Dtype::bfloat16: return reinterpret_cast<const void*>(rope_entry_of<bf16>(a, variant));
+    case Dtype::float16: return reinterpret_cast<const void*>(rope_entry_of<f16>(a, variant));
+    default: return reinterpret_cast<const void*>(rope_entry_of<float>(a, variant));
   }
 }
 

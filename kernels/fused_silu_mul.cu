@@ -96,12 +96,9 @@ using Entry = void (*)(SiluMulArgs);
 template <class X, Form F>
 Entry entry(SiluMulVariant variant) {
   switch (variant) {
-    case SiluMulVariant::vec16:
-      return fused_silu_mul<X, F, 16 / sizeof(X)>;
-    case SiluMulVariant::vec8:
-      return fused_silu_mul<X, F, 8 / sizeof(X)>;
-    default:
-      return fused_silu_mul<X, F, 1>;
+    case SiluMulVariant::vec16: return fused_silu_mul<X, F, 16 / sizeof(X)>;
+    case SiluMulVariant::vec8: return fused_silu_mul<X, F, 8 / sizeof(X)>;
+    default: return fused_silu_mul<X, F, 1>;
   }
 }
 
@@ -117,23 +114,17 @@ Entry entry(const SiluMulArgs& a, SiluMulVariant variant) {
 
 Entry entry_of(const SiluMulArgs& a, SiluMulVariant variant) {
   switch (a.dtype) {
-    case Dtype::bfloat16:
-      return entry<bf16>(a, variant);
-    case Dtype::float16:
-      return entry<f16>(a, variant);
-    default:
-      return entry<float>(a, variant);
+    case Dtype::bfloat16: return entry<bf16>(a, variant);
+    case Dtype::float16: return entry<f16>(a, variant);
+    default: return entry<float>(a, variant);
   }
 }
 
 int64_t elements_a_thread(const SiluMulArgs& a, SiluMulVariant variant) {
   switch (variant) {
-    case SiluMulVariant::vec16:
-      return 16 / size_of(a.dtype);
-    case SiluMulVariant::vec8:
-      return 8 / size_of(a.dtype);
-    default:
-      return 1;
+    case SiluMulVariant::vec16: return 16 / size_of(a.dtype);
+    case SiluMulVariant::vec8: return 8 / size_of(a.dtype);
+    default: return 1;
   }
 }
 

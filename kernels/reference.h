@@ -13,7 +13,7 @@ namespace reference {
 BITEXACT_BOTH inline int64_t count(const SiluMulArgs& a) { return a.batches * a.rows * a.cols; }
 
 BITEXACT_BOTH inline uint64_t silu_mul(uint64_t gate, uint64_t up, const SiluMulArgs& a) {
-  const float g = widen(gate, a.dtype), u = widen(up, a.dtype), e = expf(-g);
+  const float g = widen(gate, a.dtype), u = widen(up, a.dtype), e = exp32(-g);
   float s;
   if (a.silu == Silu::sigmoid) {
     s = mul(g, rounded(divide(1.0f, add(1.0f, e)), a.dtype));

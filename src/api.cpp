@@ -58,8 +58,8 @@ int32_t can_use(bitexact_context* context, const Params* params) {
 }
 
 template <class Args, class Params, class Reference>
-int32_t verify(bitexact_context* context, const Params* params, const Reference* reference, bitexact_stream stream,
-               int32_t* verdict) {
+int32_t verify(bitexact_context* context, const Params* params, const Reference* reference,
+               bitexact_stream stream, int32_t* verdict) {
   BITEXACT_TRY(check_context(context));
   Args args, expected;
   bool empty = false;
@@ -86,7 +86,8 @@ int32_t warm_up(bitexact_context* context, const Params* params, bitexact_stream
 int32_t warm_up_all(bitexact_context* context, bitexact_stream stream) {
   for (int kernel = 0; kernel < kernel_count; ++kernel) {
     // What the device does not support cannot be called, and so needs no verdict.
-    if (!is_rope(kernel) && context->backend->supports(silu_mul_kernel(kernel).args) != BITEXACT_STATUS_OK) continue;
+    if (!is_rope(kernel) && context->backend->supports(silu_mul_kernel(kernel).args) != BITEXACT_STATUS_OK)
+      continue;
     BITEXACT_TRY(context->gate.warm_up(kernel, stream));
   }
   return BITEXACT_STATUS_OK;
@@ -105,7 +106,9 @@ int32_t bitexact_last_cuda_error(void) noexcept { return last_cuda_error(); }
 void bitexact_context_options_init(bitexact_context_options* options) noexcept { initialise(options); }
 void bitexact_context_info_init(bitexact_context_info* info) noexcept { initialise(info); }
 void bitexact_silu_mul_params_init(bitexact_silu_mul_params* params) noexcept { initialise(params); }
-void bitexact_silu_mul_reference_init(bitexact_silu_mul_reference* reference) noexcept { initialise(reference); }
+void bitexact_silu_mul_reference_init(bitexact_silu_mul_reference* reference) noexcept {
+  initialise(reference);
+}
 void bitexact_rope_params_init(bitexact_rope_params* params) noexcept { initialise(params); }
 void bitexact_rope_reference_init(bitexact_rope_reference* reference) noexcept { initialise(reference); }
 void bitexact_gate_report_init(bitexact_gate_report* report) noexcept { initialise(report); }
@@ -152,7 +155,8 @@ int32_t bitexact_fused_rope(bitexact_context* context, const bitexact_rope_param
   return guarded("bitexact_fused_rope", [&] { return run<RopeArgs>(context, params, stream); });
 }
 
-int32_t bitexact_fused_silu_mul_can_use(bitexact_context* context, const bitexact_silu_mul_params* params) noexcept {
+int32_t bitexact_fused_silu_mul_can_use(bitexact_context* context,
+                                        const bitexact_silu_mul_params* params) noexcept {
   return guarded("bitexact_fused_silu_mul_can_use", [&] { return can_use<SiluMulArgs>(context, params); });
 }
 

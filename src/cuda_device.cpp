@@ -26,26 +26,19 @@ int32_t status_of(cudaError_t error) {
     }
     case cudaErrorCallRequiresNewerDriver:
     case cudaErrorUnsupportedPtxVersion:
-    case cudaErrorSystemDriverMismatch:
-      return BITEXACT_STATUS_DRIVER_TOO_OLD;
+    case cudaErrorSystemDriverMismatch: return BITEXACT_STATUS_DRIVER_TOO_OLD;
     case cudaErrorStubLibrary:
-    case cudaErrorSystemNotReady:
-      return BITEXACT_STATUS_NO_DRIVER;
-    case cudaErrorNoDevice:
-      return BITEXACT_STATUS_NO_DEVICE;
-    case cudaErrorInvalidDevice:
-      return BITEXACT_STATUS_INVALID_DEVICE;
+    case cudaErrorSystemNotReady: return BITEXACT_STATUS_NO_DRIVER;
+    case cudaErrorNoDevice: return BITEXACT_STATUS_NO_DEVICE;
+    case cudaErrorInvalidDevice: return BITEXACT_STATUS_INVALID_DEVICE;
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
     case cudaErrorInvalidKernelImage:
     case cudaErrorInvalidPtx:
     case cudaErrorJitCompilerNotFound:
-    case cudaErrorJitCompilationDisabled:
-      return BITEXACT_STATUS_NO_KERNEL_IMAGE;
-    case cudaErrorMemoryAllocation:
-      return BITEXACT_STATUS_OUT_OF_MEMORY;
-    default:
-      return BITEXACT_STATUS_CUDA_ERROR;
+    case cudaErrorJitCompilationDisabled: return BITEXACT_STATUS_NO_KERNEL_IMAGE;
+    case cudaErrorMemoryAllocation: return BITEXACT_STATUS_OUT_OF_MEMORY;
+    default: return BITEXACT_STATUS_CUDA_ERROR;
   }
 }
 

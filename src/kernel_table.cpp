@@ -90,14 +90,10 @@ int silu_form_index(const SiluMulArgs& a) {
 
 const char* dtype_name(Dtype dtype) {
   switch (dtype) {
-    case Dtype::bfloat16:
-      return "bfloat16";
-    case Dtype::float16:
-      return "float16";
-    case Dtype::float32:
-      return "float32";
-    default:
-      return "float64";
+    case Dtype::bfloat16: return "bfloat16";
+    case Dtype::float16: return "float16";
+    case Dtype::float32: return "float32";
+    default: return "float64";
   }
 }
 

@@ -51,14 +51,10 @@ struct Layout {
 };
 Layout layout_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::bfloat16:
-      return {8, 7};
-    case Dtype::float16:
-      return {5, 10};
-    case Dtype::float32:
-      return {8, 23};
-    default:
-      return {11, 52};
+    case Dtype::bfloat16: return {8, 7};
+    case Dtype::float16: return {5, 10};
+    case Dtype::float32: return {8, 23};
+    default: return {11, 52};
   }
 }
 
@@ -113,14 +109,10 @@ uint64_t probe_up(int64_t row, Dtype dtype, Random& random) {
 uint64_t probe_gate(int64_t col, Dtype dtype, Random& random) {
   if (size_of(dtype) == 2) return static_cast<uint64_t>(col & 0xffff);  // every gate there is
   switch (col % 4) {
-    case 0:
-      return cut((random.unit() - 0.5) * 40, dtype);
-    case 1:
-      return cut(-80.0 - random.unit() * 25, dtype);  // expf near its overflow, silu subnormal
-    case 2:
-      return special(dtype, random);
-    default:
-      return any_bits(dtype, random);
+    case 0: return cut((random.unit() - 0.5) * 40, dtype);
+    case 1: return cut(-80.0 - random.unit() * 25, dtype);  // expf near its overflow, silu subnormal
+    case 2: return special(dtype, random);
+    default: return any_bits(dtype, random);
   }
 }
 
@@ -153,12 +145,8 @@ void probe_entry(int64_t token, Dtype dtype, Random& random, uint64_t& c, uint64
   c = cut(std::cos(angle), dtype);
   s = cut(std::sin(angle), dtype);
   switch (token % 6) {
-    case 0:
-      s = c;
-      break;  // with x1 == x2 the sum cancels: a contraction leaves a rest
-    case 1:
-      c = any_bits(dtype, random), s = any_bits(dtype, random);
-      break;
+    case 0: s = c; break;  // with x1 == x2 the sum cancels: a contraction leaves a rest
+    case 1: c = any_bits(dtype, random), s = any_bits(dtype, random); break;
     case 2:
       if (random.one_in(2)) c = special(dtype, random);
       if (random.one_in(2)) s = special(dtype, random);
@@ -167,8 +155,7 @@ void probe_entry(int64_t token, Dtype dtype, Random& random, uint64_t& c, uint64
       c = cut((1.0 + 0x1p-8 + 0x1p-11 + static_cast<double>(random.bits() % 4) * 0x1p-7) + 0x1p-35, dtype);
       s = 0;
       break;
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -178,29 +165,16 @@ void probe_pair(Dtype dtype, Dtype table_dtype, uint64_t c, uint64_t s, Random& 
   x1 = cut(random.around_one(), dtype);
   x2 = cut(random.around_one(), dtype);
   switch (random.bits() % 8) {
-    case 0:
-      x2 = x1;
-      break;
+    case 0: x2 = x1; break;
     case 1:
       if (dtype == table_dtype) x1 = s, x2 = c;  // x1 * c - x2 * s cancels
       break;
-    case 2:
-      x1 = any_bits(dtype, random), x2 = any_bits(dtype, random);
-      break;
-    case 3:
-      x1 = special(dtype, random);
-      break;
-    case 4:
-      x2 = special(dtype, random);
-      break;
-    case 5:
-      x1 = special(dtype, random), x2 = special(dtype, random);
-      break;
-    case 6:
-      x1 = cut(std::ldexp(1.0, static_cast<int>(random.bits() % 8) - 4), dtype);
-      break;
-    default:
-      break;
+    case 2: x1 = any_bits(dtype, random), x2 = any_bits(dtype, random); break;
+    case 3: x1 = special(dtype, random); break;
+    case 4: x2 = special(dtype, random); break;
+    case 5: x1 = special(dtype, random), x2 = special(dtype, random); break;
+    case 6: x1 = cut(std::ldexp(1.0, static_cast<int>(random.bits() % 8) - 4), dtype); break;
+    default: break;
   }
 }
 

@@ -46,68 +46,37 @@ int32_t last_cuda_error() { return last_cuda; }
 
 const char* status_string(int32_t status) {
   switch (status) {
-    case BITEXACT_STATUS_OK:
-      return "OK";
-    case BITEXACT_STATUS_NULL_POINTER:
-      return "NULL_POINTER: a required pointer is null";
-    case BITEXACT_STATUS_STRUCT_SIZE:
-      return "STRUCT_SIZE: struct_size is no version of the struct";
-    case BITEXACT_STATUS_UNKNOWN_FIELD:
-      return "UNKNOWN_FIELD: a flag, reserved or newer member is not zero";
-    case BITEXACT_STATUS_INVALID_VALUE:
-      return "INVALID_VALUE: a constant is none of the accepted ones";
-    case BITEXACT_STATUS_INVALID_SHAPE:
-      return "INVALID_SHAPE: a size is negative or does not fit the others";
-    case BITEXACT_STATUS_INVALID_STRIDE:
-      return "INVALID_STRIDE: an output visits one element twice";
-    case BITEXACT_STATUS_OVERLAP:
-      return "OVERLAP: an output overlaps another tensor, not exactly in place";
-    case BITEXACT_STATUS_TOO_LARGE:
-      return "TOO_LARGE: a byte offset does not fit 63 bits";
-    case BITEXACT_STATUS_UNALIGNED:
-      return "UNALIGNED: a pointer is not aligned to its dtype";
-    case BITEXACT_STATUS_INVALID_STREAM:
-      return "INVALID_STREAM: a host context takes a null stream only";
-    case BITEXACT_STATUS_INVALID_DEVICE:
-      return "INVALID_DEVICE: no such device ordinal";
-    case BITEXACT_STATUS_INDEX:
-      return "INDEX: a kernel index is out of range";
-    case BITEXACT_STATUS_API_VERSION:
-      return "API_VERSION: the library is older than the table asked for";
-    case BITEXACT_STATUS_ENVIRONMENT:
-      return "ENVIRONMENT: BITEXACT_GATE holds an unknown policy";
-    case BITEXACT_STATUS_UNSUPPORTED:
-      return "UNSUPPORTED: well-formed, but this build has no such kernel";
-    case BITEXACT_STATUS_FORKED:
-      return "FORKED: the context was made before fork(); make one in the child";
-    case BITEXACT_STATUS_WRONG_MODE:
-      return "WRONG_MODE: the call does not fit the context's reference mode";
-    case BITEXACT_STATUS_NO_DRIVER:
-      return "NO_DRIVER: no CUDA driver on this machine";
-    case BITEXACT_STATUS_NO_DEVICE:
-      return "NO_DEVICE: a CUDA driver, but no device";
-    case BITEXACT_STATUS_DRIVER_TOO_OLD:
-      return "DRIVER_TOO_OLD: the driver is older than the CUDA runtime";
-    case BITEXACT_STATUS_NO_KERNEL_IMAGE:
-      return "NO_KERNEL_IMAGE: no machine code or PTX for this device";
-    case BITEXACT_STATUS_OUT_OF_MEMORY:
-      return "OUT_OF_MEMORY: host or device memory";
-    case BITEXACT_STATUS_CUDA_ERROR:
-      return "CUDA_ERROR: see bitexact_last_cuda_error()";
-    case BITEXACT_STATUS_NO_CUDA_BACKEND:
-      return "NO_CUDA_BACKEND: the library was built without CUDA";
-    case BITEXACT_STATUS_HOST_LIBM:
-      return "HOST_LIBM: this libm's expf is not the one the contract names";
-    case BITEXACT_STATUS_INTERNAL:
-      return "INTERNAL: a defect of the library";
-    case BITEXACT_STATUS_UNVERIFIED:
-      return "UNVERIFIED: run eager, then hand its result to ..._verify";
-    case BITEXACT_STATUS_DECLINED:
-      return "DECLINED: not proven equal, for good; run eager";
-    case BITEXACT_STATUS_CAPTURING:
-      return "CAPTURING: undecided and the stream is capturing; run eager";
-    default:
-      return "unknown status";
+    case BITEXACT_STATUS_OK: return "OK";
+    case BITEXACT_STATUS_NULL_POINTER: return "NULL_POINTER: a required pointer is null";
+    case BITEXACT_STATUS_STRUCT_SIZE: return "STRUCT_SIZE: struct_size is no version of the struct";
+    case BITEXACT_STATUS_UNKNOWN_FIELD: return "UNKNOWN_FIELD: a flag, reserved or newer member is not zero";
+    case BITEXACT_STATUS_INVALID_VALUE: return "INVALID_VALUE: a constant is none of the accepted ones";
+    case BITEXACT_STATUS_INVALID_SHAPE: return "INVALID_SHAPE: a size is negative or does not fit the others";
+    case BITEXACT_STATUS_INVALID_STRIDE: return "INVALID_STRIDE: an output visits one element twice";
+    case BITEXACT_STATUS_OVERLAP: return "OVERLAP: an output overlaps another tensor, not exactly in place";
+    case BITEXACT_STATUS_TOO_LARGE: return "TOO_LARGE: a byte offset does not fit 63 bits";
+    case BITEXACT_STATUS_UNALIGNED: return "UNALIGNED: a pointer is not aligned to its dtype";
+    case BITEXACT_STATUS_INVALID_STREAM: return "INVALID_STREAM: a host context takes a null stream only";
+    case BITEXACT_STATUS_INVALID_DEVICE: return "INVALID_DEVICE: no such device ordinal";
+    case BITEXACT_STATUS_INDEX: return "INDEX: a kernel index is out of range";
+    case BITEXACT_STATUS_API_VERSION: return "API_VERSION: the library is older than the table asked for";
+    case BITEXACT_STATUS_ENVIRONMENT: return "ENVIRONMENT: BITEXACT_GATE holds an unknown policy";
+    case BITEXACT_STATUS_UNSUPPORTED: return "UNSUPPORTED: well-formed, but this build has no such kernel";
+    case BITEXACT_STATUS_FORKED: return "FORKED: the context was made before fork(); make one in the child";
+    case BITEXACT_STATUS_WRONG_MODE: return "WRONG_MODE: the call does not fit the context's reference mode";
+    case BITEXACT_STATUS_NO_DRIVER: return "NO_DRIVER: no CUDA driver on this machine";
+    case BITEXACT_STATUS_NO_DEVICE: return "NO_DEVICE: a CUDA driver, but no device";
+    case BITEXACT_STATUS_DRIVER_TOO_OLD: return "DRIVER_TOO_OLD: the driver is older than the CUDA runtime";
+    case BITEXACT_STATUS_NO_KERNEL_IMAGE: return "NO_KERNEL_IMAGE: no machine code or PTX for this device";
+    case BITEXACT_STATUS_OUT_OF_MEMORY: return "OUT_OF_MEMORY: host or device memory";
+    case BITEXACT_STATUS_CUDA_ERROR: return "CUDA_ERROR: see bitexact_last_cuda_error()";
+    case BITEXACT_STATUS_NO_CUDA_BACKEND: return "NO_CUDA_BACKEND: the library was built without CUDA";
+    case BITEXACT_STATUS_HOST_LIBM: return "HOST_LIBM: this libm's expf is not the one the contract names";
+    case BITEXACT_STATUS_INTERNAL: return "INTERNAL: a defect of the library";
+    case BITEXACT_STATUS_UNVERIFIED: return "UNVERIFIED: run eager, then hand its result to ..._verify";
+    case BITEXACT_STATUS_DECLINED: return "DECLINED: not proven equal, for good; run eager";
+    case BITEXACT_STATUS_CAPTURING: return "CAPTURING: undecided and the stream is capturing; run eager";
+    default: return "unknown status";
   }
 }
 

@@ -79,9 +79,9 @@ struct Arithmetic<double> {
   static __device__ Value load(X x, X) {
     return widen(x);
   }
-  template <class X>  // through float32, as PyTorch's cast does
+  template <class X>  // through float32, as PyTorch's cast does; float64 NaNs keep a payload until here
   static __device__ void store(Value v, X& x, X&) {
-    x = round_to<X>(__double2float_rn(v));
+    x = round_to<X>(isnan(v) ? __int_as_float(0x7fffffff) : __double2float_rn(v));
   }
   static __device__ Value mul(Value a, Value b) { return __dmul_rn(a, b); }
   static __device__ Value add(Value a, Value b) { return __dadd_rn(a, b); }

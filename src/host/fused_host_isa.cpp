@@ -256,12 +256,9 @@ void rope_of(const RopeArgs& a) {
 
 void rope(const RopeArgs& a) {
   switch (a.dtype) {
-    case Dtype::bfloat16:
-      return rope_of<bf16>(a);
-    case Dtype::float16:
-      return rope_of<f16>(a);
-    default:
-      return rope_of<float>(a);
+    case Dtype::bfloat16: return rope_of<bf16>(a);
+    case Dtype::float16: return rope_of<f16>(a);
+    default: return rope_of<float>(a);
   }
 }
 

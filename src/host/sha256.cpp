@@ -1,5 +1,6 @@
 #include "sha256.h"
 
+#include <cstdint>
 #include <cstring>
 
 namespace bitexact {
@@ -44,7 +45,7 @@ void add_block(uint32_t (&state)[8], const uint8_t* block) {
 
 }  // namespace
 
-std::array<uint8_t, 32> sha256(const void* data, size_t size) {
+std::string sha256(const void* data, size_t size) {
   uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const auto* bytes = static_cast<const uint8_t*>(data);
@@ -56,9 +57,11 @@ std::array<uint8_t, 32> sha256(const void* data, size_t size) {
   last[rest] = 0x80;
   for (size_t i = 0; i < 8; ++i) last[last_size - 1 - i] = static_cast<uint8_t>(uint64_t{size} * 8 >> 8 * i);
   for (size_t i = 0; i < last_size; i += 64) add_block(state, last + i);
-  std::array<uint8_t, 32> digest;
-  for (size_t i = 0; i < 32; ++i) digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
-  return digest;
+  std::string text;
+  for (const uint32_t word : state) {
+    for (int shift = 28; shift >= 0; shift -= 4) text += "0123456789abcdef"[word >> shift & 15];
+  }
+  return text;
 }
 
 }  // namespace bitexact

@@ -176,5 +176,10 @@ def sigmoid_mul(gate: Tensor, up: Tensor) -> Tensor:
     return (gate * torch.sigmoid(gate)) * up
 
 
+def candle_mul(gate: Tensor, up: Tensor) -> Tensor:
+    """candle's silu in a 16-bit type, operator by operator."""
+    return (gate / (1 + torch.exp(-gate))) * up
+
+
 def silu_mul_float32(gate: Tensor, up: Tensor) -> Tensor:
     return (functional.silu(gate.float()) * up.float()).to(gate.dtype)

@@ -27,7 +27,7 @@ CONFIG = dict(
 
 
 def capture(device: str) -> dict[str, torch.Tensor]:
-    """q, k, cos, sin and the model's own q_out, k_out; gate, up and its own out: bf16, axes as in the model."""
+    """q, k, cos, sin, gate, up, and what the model made of them: q_out, k_out, out. bf16, its axes."""
     torch.manual_seed(20)
     model = Qwen3ForCausalLM(Qwen3Config(**CONFIG)).to(torch.bfloat16).to(device).eval()
     tokens = torch.randint(0, CONFIG["vocab_size"], (1, TOKENS), generator=torch.Generator().manual_seed(21))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import chains
+from cases import Store
 from generate import BFLOAT16, FLOAT16, FLOAT32, Format, canonical, digest, to_bits
 
 ALL_KEYS = 1 << 32
@@ -42,6 +43,7 @@ def functions() -> Iterator[tuple[str, str, Callable[[Tensor], Tensor]]]:
     for f in (BFLOAT16, FLOAT16):
         yield "silu_mul_aten", f.name, pairwise(f, chains.silu_mul)
         yield "silu_mul_sigmoid", f.name, pairwise(f, chains.sigmoid_mul)
+        yield "silu_mul_candle", f.name, pairwise(f, chains.candle_mul)
         yield "silu_mul_float32", f.name, pairwise(f, chains.silu_mul_float32)
         yield "product", f.name, pairwise(f, torch.mul)
         yield "sum", f.name, pairwise(f, torch.add)
@@ -63,11 +65,14 @@ def sample(function: Callable[[Tensor], Tensor], device: str) -> int:
 
 def silu_tables(device: str) -> dict[str, dict[str, str]]:
     """SHA-256 of the 65,536 outputs, little-endian, index = input bits."""
-    tables: dict[str, dict[str, str]] = {"silu": {}, "silu_sigmoid": {}}
-    for f in (BFLOAT16, FLOAT16):
-        x = all_16_bit(f, device)
-        for name, y in (("silu", torch.nn.functional.silu(x)), ("silu_sigmoid", x * torch.sigmoid(x))):
-            tables[name][f.name] = hashlib.sha256(canonical(y).view(f.carrier).cpu().numpy().tobytes()).hexdigest()
+    forms = {"silu": chains.silu_mul, "silu_sigmoid": chains.sigmoid_mul, "silu_candle": chains.candle_mul}
+    tables: dict[str, dict[str, str]] = {}
+    for name, chain in forms.items():
+        tables[name] = {}
+        for f in (BFLOAT16, FLOAT16):
+            x = all_16_bit(f, device)
+            bits = canonical(chain(x, torch.ones_like(x))).view(f.carrier)
+            tables[name][f.name] = hashlib.sha256(bits.cpu().numpy().tobytes()).hexdigest()
     return tables
 
 
@@ -83,6 +88,20 @@ def libm_differences(f: Format, table: Tensor) -> int:
     x = all_16_bit(f, "cpu").float()
     e = torch.tensor([expf(-value) for value in x.tolist()], dtype=torch.float32)
     return int((to_bits(canonical(x / (1 + e))) != to_bits(table.cpu())).sum())
+
+
+def capture_silu32(store: Store, device: str) -> dict[str, Any]:
+    entries = {}
+    for f in (BFLOAT16, FLOAT16):
+        table = silu32_table(f, device)
+        differences = libm_differences(f, table)
+        entries[f.name] = {
+            "file": store.name,
+            "offset": store.add(table),
+            "entries_that_libm_gives_otherwise": differences,
+        }
+        print(f"silu32 {f.name}: {differences} of 65536 entries are not what libm's expf gives")
+    return entries
 
 
 def capture(key_count: int, device: str) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def signed(value: int) -> int:
 def digest(key: torch.Tensor, value: torch.Tensor) -> int:
     """Of int64 keys and values below 2^32. int64 arithmetic of torch wraps, as the definition wants."""
     z = (key << 32).bitwise_or_(value).add_(signed(GAMMA))
-    for shift, factor in zip(SHIFTS, (*FACTORS, None)):
+    for shift, factor in zip(SHIFTS, (*FACTORS, None), strict=True):
         # An arithmetic shift, then the sign's copies masked away: torch has no unsigned one.
         z.bitwise_xor_((z >> shift).bitwise_and_((1 << (64 - shift)) - 1))
         if factor is not None:

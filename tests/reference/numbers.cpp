@@ -125,26 +125,19 @@ float from_float16(uint16_t bits) { return static_cast<float>(decode(format_floa
 
 double load(int32_t dtype, const void* tensor, int64_t index) {
   switch (dtype) {
-    case BITEXACT_DTYPE_BFLOAT16:
-      return from_bfloat16(read<uint16_t>(tensor, index));
-    case BITEXACT_DTYPE_FLOAT16:
-      return from_float16(read<uint16_t>(tensor, index));
-    case BITEXACT_DTYPE_FLOAT32:
-      return read<float>(tensor, index);
-    default:
-      return read<double>(tensor, index);
+    case BITEXACT_DTYPE_BFLOAT16: return from_bfloat16(read<uint16_t>(tensor, index));
+    case BITEXACT_DTYPE_FLOAT16: return from_float16(read<uint16_t>(tensor, index));
+    case BITEXACT_DTYPE_FLOAT32: return read<float>(tensor, index);
+    default: return read<double>(tensor, index);
   }
 }
 
 void store(int32_t dtype, void* tensor, int64_t index, double value) {
   const float single = to_float32(value);
   switch (dtype) {
-    case BITEXACT_DTYPE_BFLOAT16:
-      return write(tensor, index, to_bfloat16(single));
-    case BITEXACT_DTYPE_FLOAT16:
-      return write(tensor, index, to_float16(single));
-    default:
-      return write(tensor, index, bit_cast<uint32_t>(single));
+    case BITEXACT_DTYPE_BFLOAT16: return write(tensor, index, to_bfloat16(single));
+    case BITEXACT_DTYPE_FLOAT16: return write(tensor, index, to_float16(single));
+    default: return write(tensor, index, bit_cast<uint32_t>(single));
   }
 }
 
@@ -156,17 +149,14 @@ void copy(int32_t dtype, const void* from, int64_t from_index, void* to, int64_t
 
 double rounded(int32_t dtype, double value) {
   switch (dtype) {
-    case BITEXACT_DTYPE_BFLOAT16:
-      return from_bfloat16(to_bfloat16(to_float32(value)));
-    case BITEXACT_DTYPE_FLOAT16:
-      return from_float16(to_float16(to_float32(value)));
-    case BITEXACT_DTYPE_FLOAT32:
-      return to_float32(value);
-    default:
-      return value;
+    case BITEXACT_DTYPE_BFLOAT16: return from_bfloat16(to_bfloat16(to_float32(value)));
+    case BITEXACT_DTYPE_FLOAT16: return from_float16(to_float16(to_float32(value)));
+    case BITEXACT_DTYPE_FLOAT32: return to_float32(value);
+    default: return value;
   }
 }
 
+// Here and below a volatile result is one that the compiler must round and cannot fuse, whatever its flags.
 float multiply32(float a, float b) {
   const volatile float result = a * b;
   return result;

@@ -22,7 +22,7 @@ double multiply(int32_t dtype, double a, double b);
 double add(int32_t dtype, double a, double b, bool from_zero);
 double multiply_add(int32_t dtype, double a, double b, double c, bool from_zero);
 
-// float32 operations. The volatile result keeps the compiler from fusing one with the next, whatever the flags.
+// float32 operations, which no flag makes the compiler fuse with the next.
 float multiply32(float a, float b);
 float add32(float a, float b);
 float divide32(float a, float b);

@@ -12,7 +12,7 @@ namespace bitexact_reference {
 // Pointers in the params are host memory. The params must be valid; nothing is checked here.
 //
 // For float32 tensors, and for 16-bit tensors with compute_dtype FLOAT32, the last bits of silu come from
-// this machine's expf, which is not CUDA's. Every other result is fixed by the formulas alone.
+// this machine's expf, which is not CUDA's. Every other result has the contract's bits.
 void silu_mul(const bitexact_silu_mul_params& p);
 
 // Adds to *position_errors (may be null) one for each (batch, token) whose rotated part was written as NaN

@@ -47,16 +47,11 @@ Pair combined(const bitexact_rope_params& p, int32_t compute, Pair x, Pair c, Pa
     return multiply_add(compute, a, b, addend, from_zero);
   };
   switch (p.combine) {
-    case BITEXACT_COMBINE_COMPLEX:
-      return {fma(x1, c1, -times(x2, s1)), fma(x1, s2, times(x2, c2))};
-    case BITEXACT_COMBINE_COMPLEX_ALT:
-      return {fma(x1, c1, -times(x2, s1)), fma(x2, c2, times(x1, s2))};
-    case BITEXACT_COMBINE_ADDCMUL_COS:
-      return {fma(-x2, s1, times(x1, c1)), fma(x1, s2, times(x2, c2))};
-    case BITEXACT_COMBINE_ADDCMUL_X1:
-      return {fma(-x2, s1, times(x1, c1)), fma(x2, c2, times(x1, s2))};
-    default:
-      return {plus(times(x1, c1), -times(x2, s1)), plus(times(x2, c2), times(x1, s2))};
+    case BITEXACT_COMBINE_COMPLEX: return {fma(x1, c1, -times(x2, s1)), fma(x1, s2, times(x2, c2))};
+    case BITEXACT_COMBINE_COMPLEX_ALT: return {fma(x1, c1, -times(x2, s1)), fma(x2, c2, times(x1, s2))};
+    case BITEXACT_COMBINE_ADDCMUL_COS: return {fma(-x2, s1, times(x1, c1)), fma(x1, s2, times(x2, c2))};
+    case BITEXACT_COMBINE_ADDCMUL_X1: return {fma(-x2, s1, times(x1, c1)), fma(x2, c2, times(x1, s2))};
+    default: return {plus(times(x1, c1), -times(x2, s1)), plus(times(x2, c2), times(x1, s2))};
   }
 }
 

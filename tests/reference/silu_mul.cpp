@@ -6,21 +6,27 @@
 namespace bitexact_reference {
 namespace {
 
-float one_plus_exp(float x) { return add32(1.0f, std::exp(-x)); }
+// The contract's expf is CUDA's, whose last bit is not always this machine's. In chains that round every step
+// to 16 bits that shows for two of all gates: in x * sigmoid(x) of the float16 gates -11/2048 and -19/2048,
+// where CUDA's is one step above the nearest float32. SHA-256 of PyTorch's own tables pins it.
+float exp32(float x) {
+  const float nearest = std::exp(x);
+  return x == 11.0f / 2048 || x == 19.0f / 2048 ? std::nextafter(nearest, HUGE_VALF) : nearest;
+}
+
+float one_plus_exp(float x) { return add32(1.0f, exp32(-x)); }
 
 // silu of g, rounded to the dtype except where the caller wants float32.
 float silu(const bitexact_silu_mul_params& p, float g) {
   auto round_to_x = [&](float value) { return static_cast<float>(rounded(p.dtype, value)); };
   switch (p.silu) {
-    case BITEXACT_SILU_SIGMOID:
-      return round_to_x(multiply32(g, round_to_x(divide32(1.0f, one_plus_exp(g)))));
+    case BITEXACT_SILU_SIGMOID: return round_to_x(multiply32(g, round_to_x(divide32(1.0f, one_plus_exp(g)))));
     case BITEXACT_SILU_CANDLE: {
-      const float e = round_to_x(std::exp(-g));
+      const float e = round_to_x(exp32(-g));
       const float d = round_to_x(add32(1.0f, e));
       return round_to_x(divide32(g, d));
     }
-    default:
-      return p.compute_dtype == BITEXACT_DTYPE_FLOAT32 ? silu32(g) : round_to_x(silu32(g));
+    default: return p.compute_dtype == BITEXACT_DTYPE_FLOAT32 ? silu32(g) : round_to_x(silu32(g));
   }
 }
 

@@ -16,13 +16,10 @@ namespace bitexact_test {
 inline int64_t size_of_dtype(int32_t dtype) {
   switch (dtype) {
     case BITEXACT_DTYPE_FLOAT16:
-    case BITEXACT_DTYPE_BFLOAT16:
-      return 2;
+    case BITEXACT_DTYPE_BFLOAT16: return 2;
     case BITEXACT_DTYPE_FLOAT32:
-    case BITEXACT_DTYPE_INT32:
-      return 4;
-    default:
-      return 8;
+    case BITEXACT_DTYPE_INT32: return 4;
+    default: return 8;
   }
 }
 
@@ -59,18 +56,10 @@ class Arena {
     std::memcpy(&bits, &f, 4);
     if (kind == 1) bits = specials_[random_() % 12] | static_cast<uint32_t>(random_() & 1) << 31;
     switch (dtype) {
-      case BITEXACT_DTYPE_BFLOAT16:
-        at<uint16_t>(offset)[index] = static_cast<uint16_t>(bits >> 16);
-        break;
-      case BITEXACT_DTYPE_FLOAT16:
-        at<uint16_t>(offset)[index] = half(bits, kind == 1);
-        break;
-      case BITEXACT_DTYPE_FLOAT32:
-        at<uint32_t>(offset)[index] = bits;
-        break;
-      default:
-        at<double>(offset)[index] = kind == 1 ? static_cast<double>(float_of(bits)) : value;
-        break;
+      case BITEXACT_DTYPE_BFLOAT16: at<uint16_t>(offset)[index] = static_cast<uint16_t>(bits >> 16); break;
+      case BITEXACT_DTYPE_FLOAT16: at<uint16_t>(offset)[index] = half(bits, kind == 1); break;
+      case BITEXACT_DTYPE_FLOAT32: at<uint32_t>(offset)[index] = bits; break;
+      default: at<double>(offset)[index] = kind == 1 ? static_cast<double>(float_of(bits)) : value; break;
     }
   }
 

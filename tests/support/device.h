@@ -18,6 +18,8 @@ class DeviceMemory {
   }
   explicit DeviceMemory(const std::vector<uint8_t>& from) : DeviceMemory(from.size()) {
     EXPECT_EQ(cudaMemcpy(data_, from.data(), from.size(), cudaMemcpyHostToDevice), cudaSuccess);
+    // The copy may come back before its data has arrived, and other streams do not wait for it.
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   ~DeviceMemory() { cudaFree(data_); }
   DeviceMemory(const DeviceMemory&) = delete;
