@@ -13,5 +13,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/bitexact-config-version.c
 install(FILES ${PROJECT_BINARY_DIR}/bitexact-config.cmake ${PROJECT_BINARY_DIR}/bitexact-config-version.cmake
   DESTINATION ${package_dir})
 
+# Relative, so that an installed tree can be moved.
+file(RELATIVE_PATH BITEXACT_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/bitexact.pc.in ${PROJECT_BINARY_DIR}/bitexact.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/bitexact.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

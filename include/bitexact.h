@@ -3,26 +3,26 @@
  * @file bitexact.h
  * @brief Fused rotary embedding and gated SiLU whose output bits equal the eager operator chain.
  *
- * Promise. For each operation, dtype and numerics (the fields `compute_dtype`, `combine`, `silu`) the
- * output equals the named eager chain as integers: every element, every input bit pattern, every
- * shape, stride and alignment. NaN results are written as 0x7fff (16-bit types) or 0x7fffffff
- * (float32). The gate proves it at first use and falls back for good if one bit differs.
+ * Promise. For each operation, dtype and numerics (the fields `compute_dtype`, `combine`, `silu`) the output
+ * equals the named eager chain as integers: every element, every input bit pattern, every shape, stride and
+ * alignment. NaN results are written as 0x7fff (16-bit types) or 0x7fffffff (float32). The gate proves it at
+ * first use and falls back for good if one bit differs.
  *
  * Rules that hold for every declaration below:
- * - Status: functions return 0 or a BITEXACT_STATUS value. On any non-zero status outputs are
- *   untouched and nothing was enqueued, except after BITEXACT_STATUS_CUDA_ERROR, where CUDA decides.
- * - Structs: set `struct_size` with the initialiser; zero in a field means the documented default.
- *   A struct shorter than the library's reads as zero beyond its end; one that is longer must be zero
- *   there. Structs are read before the function returns; none is kept.
+ * - Status: functions return 0 or a BITEXACT_STATUS value. On any non-zero status outputs are untouched and
+ *   nothing was enqueued, except after BITEXACT_STATUS_CUDA_ERROR, where CUDA decides.
+ * - Structs: set `struct_size` with the initialiser; zero in a field means the documented default. A struct
+ *   shorter than the library's reads as zero beyond its end; one that is longer must be zero there. Structs
+ *   are read before the function returns; none is kept.
  * - Units: sizes count elements, strides count elements (not bytes) and may be negative or zero.
- * - Memory: tensor pointers are device memory of the context's device (host memory for a host
- *   context), read and written in stream order; the caller keeps them alive until the stream has
- *   passed the call. No alignment beyond the dtype's own is demanded.
- * - Operations only enqueue: no allocation, no synchronisation, no host callback, safe under stream
- *   capture. The one exception is the first-use check, which never runs during capture.
+ * - Memory: tensor pointers are device memory of the context's device (host memory for a host context), read
+ *   and written in stream order; the caller keeps them alive until the stream has passed the call. No
+ *   alignment beyond the dtype's own is demanded.
+ * - Operations only enqueue: no allocation, no synchronisation, no host callback, safe under stream capture.
+ *   The one exception is the first-use check, which never runs during capture.
  * - The calling thread's current device, current CUDA context and CUDA error state are left as found.
- * - Threads: [any] any time from any thread, also on one shared object; [object] one call at a time
- *   on one object; [alone] while no other call uses the object. "Thread" means an OS thread.
+ * - Threads: [any] any time from any thread, also on one shared object; [object] one call at a time on one
+ *   object; [alone] while no other call uses the object. "Thread" means an OS thread.
  * - Strings returned are UTF-8 and owned by the library.
  * - Nothing is printed, thrown or aborted.
  */
@@ -33,34 +33,27 @@
 #include <stdint.h>
 
 /* ------------------------------------------------------------------------ attributes -- */
-
 /** Marks exported functions. */
 #ifndef BITEXACT_EXPORT
 #define BITEXACT_EXPORT
 #endif
 /** Warns when a status is ignored. Define it away before including if that is not wanted. */
-#ifndef BITEXACT_NODISCARD
-#if defined(__GNUC__)
+#if !defined(BITEXACT_NODISCARD) && defined(__GNUC__)
 #define BITEXACT_NODISCARD __attribute__((warn_unused_result))
-#else
+#elif !defined(BITEXACT_NODISCARD)
 #define BITEXACT_NODISCARD
-#endif
 #endif
 /** An exported function that returns a status. */
 #define BITEXACT_CALL BITEXACT_NODISCARD BITEXACT_EXPORT
 /** No function throws. */
 #ifdef __cplusplus
 #define BITEXACT_NOEXCEPT noexcept
+extern "C" {
 #else
 #define BITEXACT_NOEXCEPT
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* --------------------------------------------------------------------------- version -- */
-
 #define BITEXACT_VERSION_MAJOR 0 /* until 1.0 the ABI may still change; after it nothing breaks */
 #define BITEXACT_VERSION_MINOR 9
 #define BITEXACT_VERSION_PATCH 0
@@ -71,7 +64,6 @@ extern "C" {
 #define BITEXACT_API_VERSION 1
 
 /* ---------------------------------------------------------------------------- status -- */
-
 #define BITEXACT_STATUS_OK 0
 /* 1-99: the caller's mistake. */
 #define BITEXACT_STATUS_NULL_POINTER 1    /**< A required pointer is null. */
@@ -108,7 +100,6 @@ extern "C" {
 /* 1000 and up: experimental, may change. */
 
 /* ----------------------------------------------------------------------------- types -- */
-
 /** CUDA's own stream type; cudaStream_t and CUstream pass without a cast. The special handles 0 (the
  *  default stream), 1 (legacy) and 2 (per thread) pass through untouched. */
 typedef struct CUstream_st* bitexact_stream;
@@ -379,26 +370,24 @@ typedef struct bitexact_certify_report {
 /* ---------------------------------------------------------------------- initialisers -- */
 /* Each equals the bytes that the function of the same name writes: zeros, and struct_size. */
 
+#define BITEXACT_ZEROS_10 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 #define BITEXACT_CONTEXT_OPTIONS_INIT \
   { (uint32_t)sizeof(bitexact_context_options), 0, 0, 0, 0, 0 }
 #define BITEXACT_CONTEXT_INFO_INIT \
-  { (uint32_t)sizeof(bitexact_context_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(bitexact_context_info), BITEXACT_ZEROS_10, 0 }
 #define BITEXACT_SILU_MUL_PARAMS_INIT \
-  { (uint32_t)sizeof(bitexact_silu_mul_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(bitexact_silu_mul_params), BITEXACT_ZEROS_10, 0, 0, 0, 0, 0, 0, 0 }
 #define BITEXACT_SILU_MUL_REFERENCE_INIT \
   { (uint32_t)sizeof(bitexact_silu_mul_reference), 0, 0, 0, 0 }
-#define BITEXACT_ROPE_PARAMS_INIT                                                                          \
-  {                                                                                                        \
-    (uint32_t)sizeof(bitexact_rope_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                          \
+#define BITEXACT_ROPE_PARAMS_INIT                                                                    \
+  {                                                                                                  \
+    (uint32_t)sizeof(bitexact_rope_params), BITEXACT_ZEROS_10, BITEXACT_ZEROS_10, BITEXACT_ZEROS_10, \
+        BITEXACT_ZEROS_10, 0, 0, 0, 0, 0, 0                                                          \
   }
 #define BITEXACT_ROPE_REFERENCE_INIT \
   { (uint32_t)sizeof(bitexact_rope_reference), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
-#define BITEXACT_GATE_REPORT_INIT                                                                          \
-  {                                                                                                        \
-    (uint32_t)sizeof(bitexact_gate_report), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-        0, 0, 0                                                                                            \
-  }
+#define BITEXACT_GATE_REPORT_INIT \
+  { (uint32_t)sizeof(bitexact_gate_report), BITEXACT_ZEROS_10, BITEXACT_ZEROS_10, 0, 0, 0, 0 }
 #define BITEXACT_CERTIFY_PARAMS_INIT \
   { (uint32_t)sizeof(bitexact_certify_params), 0, 0, 0, 0 }
 #define BITEXACT_CERTIFY_REPORT_INIT \
@@ -416,7 +405,6 @@ typedef struct bitexact_certify_report {
 #define BITEXACT_CERTIFY_REPORT_SIZE_V1 120
 
 /* ------------------------------------------------------- function types and the table -- */
-
 typedef uint32_t (*bitexact_version_fn)(void);
 typedef const char* (*bitexact_build_info_fn)(void);
 typedef const char* (*bitexact_status_string_fn)(int32_t status);
@@ -495,7 +483,6 @@ typedef int32_t (*bitexact_get_api_fn)(uint32_t api_version, const bitexact_api*
 #ifndef BITEXACT_NO_PROTOTYPES
 
 /* ----------------------------------------------------------- version, table, diagnostics -- */
-
 /** BITEXACT_VERSION of the library. One of the two symbols that exist for ever. [any] Since 0.9. */
 BITEXACT_EXPORT uint32_t bitexact_version(void) BITEXACT_NOEXCEPT;
 
@@ -521,8 +508,7 @@ BITEXACT_EXPORT int32_t bitexact_last_cuda_error(void) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_context_options_init(bitexact_context_options* options) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_context_info_init(bitexact_context_info* info) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_silu_mul_params_init(bitexact_silu_mul_params* params) BITEXACT_NOEXCEPT;
-BITEXACT_EXPORT void bitexact_silu_mul_reference_init(bitexact_silu_mul_reference* reference)
-    BITEXACT_NOEXCEPT;
+BITEXACT_EXPORT void bitexact_silu_mul_reference_init(bitexact_silu_mul_reference* r) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_rope_params_init(bitexact_rope_params* params) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_rope_reference_init(bitexact_rope_reference* reference) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_gate_report_init(bitexact_gate_report* report) BITEXACT_NOEXCEPT;
@@ -530,7 +516,6 @@ BITEXACT_EXPORT void bitexact_certify_params_init(bitexact_certify_params* param
 BITEXACT_EXPORT void bitexact_certify_report_init(bitexact_certify_report* report) BITEXACT_NOEXCEPT;
 
 /* --------------------------------------------------------------------------- context -- */
-
 /** Makes a context: loads the kernels, so that no call does later. Cheap after the first on a device; make
  *  one for each model or mount site. @param options Null = all defaults. @param out Out: the context; null
  *  on error. @return environment statuses, INVALID_DEVICE, ENVIRONMENT. Safe while another thread captures.
@@ -551,7 +536,6 @@ BITEXACT_CALL int32_t bitexact_context_get_info(bitexact_context* context,
                                                 bitexact_context_info* info) BITEXACT_NOEXCEPT;
 
 /* ------------------------------------------------------------------------ operations -- */
-
 /** Runs the operation on the stream. In BUILTIN mode 0 means that out holds (in stream order) the contract's
  *  bits, from the fused kernel or from the reference. @return in CALLER mode also UNVERIFIED, DECLINED,
  *  CAPTURING; under STRICT also DECLINED. [any] Since 0.9. */
@@ -585,7 +569,6 @@ BITEXACT_CALL int32_t bitexact_fused_rope_verify(bitexact_context* context,
                                                  bitexact_stream stream, int32_t* verdict) BITEXACT_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------ gate -- */
-
 /** Decides by probe alone, ahead of a capture: the kernels that these two calls would use (either may be
  *  null; pointers only count for their alignment), or every kernel if both are null. In CALLER mode only a
  *  decline is latched. Synchronises the stream. @return 0, CAPTURING, or environment. [any] Since 0.9. */

@@ -17,34 +17,16 @@
 // Included by one file for each dtype, which instantiates its kernels.
 #pragma once
 
+#include <type_traits>
+
 #include "fused_rope.h"
 #include "fused_rope_layout.cuh"
+#include "fused_rope_pair.cuh"
+#include "fused_rope_vector.cuh"
 
 namespace bitexact {
 
-// ------------------------------------------------------------------------------- scalar op --
-
-// One value of each (two packed pairs in the 16-bit types).
-template <class A, bool Fused>
-__device__ void rotate(typename A::Value x1, typename A::Value x2, typename A::Value c1, typename A::Value s1,
-                       typename A::Value c2, typename A::Value s2, Combine combine, typename A::Value& o1,
-                       typename A::Value& o2) {
-  if constexpr (!Fused) {
-    o1 = A::sub(A::mul(x1, c1), A::mul(x2, s1));
-    o2 = A::add(A::mul(x2, c2), A::mul(x1, s2));
-  } else {
-    // Which product of each output goes into the fma unrounded.
-    const bool cos1 = combine == Combine::complex || combine == Combine::complex_alt;
-    const bool sin2 = combine == Combine::complex || combine == Combine::addcmul_cos;
-    const auto negative_x2 = A::neg(x2);
-    o1 = A::fma(cos1 ? x1 : negative_x2, cos1 ? c1 : s1, cos1 ? A::mul(negative_x2, s1) : A::mul(x1, c1));
-    o2 = A::fma(sin2 ? x1 : x2, sin2 ? s2 : c2, sin2 ? A::mul(x2, c2) : A::mul(x1, s2));
-  }
-}
-
 // ---------------------------------------------------------------------------------- kernel --
-
-constexpr int rope_max_threads = 256;
 
 template <class X, class T, class C, Layout L, bool Fused>
 __global__ void __launch_bounds__(rope_max_threads) fused_rope(const __grid_constant__ RopeArgs a) {
@@ -140,21 +122,29 @@ __global__ void __launch_bounds__(rope_max_threads) fused_rope(const __grid_cons
 
 using RopeEntry = void (*)(RopeArgs);
 
+template <class X, class T, class C, Layout L, bool Fused>
+RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
+  if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
+    if (variant == RopeVariant::vec16_table) {
+      return a.full_table ? fused_rope_vector<X, T, C, L, true, Fused>
+                          : fused_rope_vector<X, T, C, L, false, Fused>;
+    }
+  }
+  return fused_rope<X, T, C, L, Fused>;
+}
+
+template <class X, class T, class C, Layout L>
+RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
+  return a.combine != Combine::separate ? rope_entry<X, T, C, L, true>(a, variant)
+                                        : rope_entry<X, T, C, L, false>(a, variant);
+}
+
 template <class X, class T, class C>
 RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
-  const bool fused = a.combine != Combine::separate;
-  if (variant == RopeVariant::scalar) {
-    return fused ? fused_rope<X, T, C, Layout::scalar, true> : fused_rope<X, T, C, Layout::scalar, false>;
-  }
-  if (a.pairing_in == Pairing::half) {
-    return fused ? fused_rope<X, T, C, Layout::half, true> : fused_rope<X, T, C, Layout::half, false>;
-  }
-  if (a.pairing_out == Pairing::interleaved) {
-    return fused ? fused_rope<X, T, C, Layout::interleaved, true>
-                 : fused_rope<X, T, C, Layout::interleaved, false>;
-  }
-  return fused ? fused_rope<X, T, C, Layout::interleaved_to_half, true>
-               : fused_rope<X, T, C, Layout::interleaved_to_half, false>;
+  if (variant == RopeVariant::scalar) return rope_entry<X, T, C, Layout::scalar>(a, variant);
+  if (a.pairing_in == Pairing::half) return rope_entry<X, T, C, Layout::half>(a, variant);
+  if (a.pairing_out == Pairing::half) return rope_entry<X, T, C, Layout::interleaved_to_half>(a, variant);
+  return rope_entry<X, T, C, Layout::interleaved>(a, variant);
 }
 
 // The kernel for a table of X's own type, of float32 or of float64.

@@ -11,6 +11,8 @@
 // tensor; the last thread of a row does the columns that no whole vector covers.
 #include "fused_silu_mul.h"
 
+#include <type_traits>
+
 #include "common/launch.h"
 #include "common/numeric.cuh"
 #include "common/vector.cuh"
@@ -22,68 +24,115 @@ namespace {
 
 enum class Form { aten, aten_float32, sigmoid, candle };
 
-// silu before its last rounding to X.
+// silu before its last rounding is numerator / denominator.
 template <class X, Form F>
-__device__ float silu(X gate) {
-  const float g = widen(gate), e = expf(-g);
-  if constexpr (F == Form::sigmoid) {
-    return __fmul_rn(g, widen(round_to<X>(__fdiv_rn(1.0f, __fadd_rn(1.0f, e)))));
-  } else if constexpr (F == Form::candle) {
-    return __fdiv_rn(g, widen(round_to<X>(__fadd_rn(1.0f, widen(round_to<X>(e))))));
-  } else {
-    return __fdiv_rn(g, __fadd_rn(1.0f, e));
-  }
+__device__ float numerator(X gate) {
+  return F == Form::sigmoid ? 1.0f : widen(gate);
+}
+template <class X, Form F>
+__device__ float denominator(X gate) {
+  const float e = expf(-widen(gate));
+  if constexpr (F == Form::candle) return widen(round_to<X>(__fadd_rn(1.0f, widen(round_to<X>(e)))));
+  return __fadd_rn(1.0f, e);
 }
 
-// Two elements, or one of float32: as many as an Arithmetic<X> value holds.
+// n / d rounded to nearest even, without the checks and the slow path of a general division: Newton steps
+// and a last correction by the exact remainder. Right where 1 <= d < 2^126 and n is finite, which tests
+// show for every gate there is. The remainder is taken as d * q - n, so that q = -0 stays -0.
+__device__ inline float divide_in_range(float n, float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
+  const float q = __fmul_rn(n, r);
+  return __fmaf_rn(-__fmaf_rn(d, q, -n), r, q);
+}
+// The gates for which that holds: 1 + exp(-g), and candle's rounding of it, stay below 2^126. (NaN needs no
+// care: it comes out of the Newton steps as it went in.)
 template <class X, Form F>
-__device__ void silu_mul(const X* gate, const X* up, X* out) {
+__device__ bool in_range(float greatest_gate) {
+  return greatest_gate < (F == Form::candle && std::is_same<X, f16>::value ? 11.0f : 87.0f);
+}
+
+// From the quotient to the result, for two elements, or for one of float32: as many as Arithmetic<X> packs.
+template <class X, Form F>
+__device__ void finish(const float* quotient, const X* gate, const X* up, X* out) {
   using A = Arithmetic<X>;
   constexpr int last = A::lanes - 1;
   if constexpr (F == Form::aten_float32) {
-    for (int i = 0; i <= last; ++i) out[i] = round_to<X>(__fmul_rn(silu<X, F>(gate[i]), widen(up[i])));
+    for (int i = 0; i <= last; ++i) out[i] = round_to<X>(__fmul_rn(quotient[i], widen(up[i])));
   } else {
-    const auto s = A::load(round_to<X>(silu<X, F>(gate[0])), round_to<X>(silu<X, F>(gate[last])));
+    auto s = A::load(round_to<X>(quotient[0]), round_to<X>(quotient[last]));
+    if constexpr (F == Form::sigmoid) s = A::mul(A::load(gate[0], gate[last]), s);
     A::store(A::mul(s, A::load(up[0], up[last])), out[0], out[last]);
   }
 }
 
-// ---------------------------------------------------------------------------------- kernel --
+// One element, any gate. The second lane of a packed value repeats it.
+template <class X, Form F>
+__device__ X silu_mul(X gate, X up) {
+  const float q = __fdiv_rn(numerator<X, F>(gate), denominator<X, F>(gate));
+  const float quotient[2] = {q, q};
+  const X g[2] = {gate, gate}, u[2] = {up, up};
+  X o[2];
+  finish<X, F>(quotient, g, u, o);
+  return o[0];
+}
 
-constexpr int max_threads = 512;
+// Two elements without a branch; right if in_range() holds for `greatest_gate` afterwards, as it nearly
+// always does.
+template <class X, Form F>
+__device__ void quick_silu_mul(const X* gate, const X* up, X* out, float& greatest_gate) {
+  float quotient[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    quotient[i] = divide_in_range(numerator<X, F>(gate[i]), denominator<X, F>(gate[i]));
+    greatest_gate = fmaxf(greatest_gate, fabsf(widen(gate[i])));
+  }
+#pragma unroll
+  for (int i = 0; i < 2; i += Arithmetic<X>::lanes) finish<X, F>(quotient + i, gate + i, up + i, out + i);
+}
 
+// --------------------------------------------------------------------------------- kernels --
+
+constexpr int max_threads = 128;  // small blocks: when one ends, the next one's loads start at once
+
+// N elements a thread. A single row goes over the x axis; of many rows, they do, and their columns over y.
 template <class X, Form F, int N>
-__global__ void __launch_bounds__(max_threads) fused_silu_mul(const __grid_constant__ SiluMulArgs a) {
-  constexpr int step = N < Arithmetic<X>::lanes ? N : Arithmetic<X>::lanes;
-  const int64_t vectors = (a.cols + N - 1) / N;
+__global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __grid_constant__ SiluMulArgs a) {
+  const bool single = a.rows == 1;
+  const int64_t r = single ? 0 : int64_t{blockIdx.x} * blockDim.y + threadIdx.y, b = blockIdx.z;
+  const int64_t c = (int64_t{single ? blockIdx.x : blockIdx.y} * blockDim.x + threadIdx.x) * N;
+  if (c >= a.cols || r >= a.rows) return;
+  const X* const gate = static_cast<const X*>(a.gate.data) + b * a.gate.batch + r * a.gate.row + c;
+  const X* const up = static_cast<const X*>(a.up.data) + b * a.up.batch + r * a.up.row + c;
+  X* const out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row + c;
+  int count = N;
+  if (c + N <= a.cols) {
+    const auto g = Vector<X, N>::load(gate), u = Vector<X, N>::load(up);
+    Vector<X, N> o;
+    float greatest_gate = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) quick_silu_mul<X, F>(g.at + i, u.at + i, o.at + i, greatest_gate);
+    if (in_range<X, F>(greatest_gate)) return o.store(out);
+  } else {
+    count = static_cast<int>(a.cols - c);
+  }
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i]);
+}
+
+// One element a thread, any size.
+template <class X, Form F>
+__global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __grid_constant__ SiluMulArgs a) {
   for (int64_t b = blockIdx.z; b < a.batches; b += gridDim.z) {
     for (int64_t r = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < a.rows;
          r += int64_t{gridDim.y} * blockDim.y) {
-      const X* gate = static_cast<const X*>(a.gate.data) + b * a.gate.batch + r * a.gate.row;
-      const X* up = static_cast<const X*>(a.up.data) + b * a.up.batch + r * a.up.row;
-      X* out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row;
-      for (int64_t v = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; v < vectors;
-           v += int64_t{gridDim.x} * blockDim.x) {
-        const int64_t c = v * N;
-        if (N > 1 && c + N > a.cols) {
-          for (int64_t i = c; i < a.cols; ++i) {
-            const X g[2] = {gate[i], gate[i]}, u[2] = {up[i], up[i]};
-            X o[2];
-            silu_mul<X, F>(g, u, o);
-            out[i] = o[0];
-          }
-        } else if constexpr (N == 1) {
-          const X g[2] = {gate[c], gate[c]}, u[2] = {up[c], up[c]};
-          X o[2];
-          silu_mul<X, F>(g, u, o);
-          out[c] = o[0];
-        } else {
-          const auto g = Vector<X, N>::load(gate + c), u = Vector<X, N>::load(up + c);
-          Vector<X, N> o;
-#pragma unroll
-          for (int i = 0; i < N; i += step) silu_mul<X, F>(g.at + i, u.at + i, o.at + i);
-          o.store(out + c);
-        }
+      const X* const gate = static_cast<const X*>(a.gate.data) + b * a.gate.batch + r * a.gate.row;
+      const X* const up = static_cast<const X*>(a.up.data) + b * a.up.batch + r * a.up.row;
+      X* const out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row;
+      for (int64_t c = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; c < a.cols;
+           c += int64_t{gridDim.x} * blockDim.x) {
+        out[c] = silu_mul<X, F>(gate[c], up[c]);
       }
     }
   }
@@ -96,9 +145,9 @@ using Entry = void (*)(SiluMulArgs);
 template <class X, Form F>
 Entry entry(SiluMulVariant variant) {
   switch (variant) {
-    case SiluMulVariant::vec16: return fused_silu_mul<X, F, 16 / sizeof(X)>;
-    case SiluMulVariant::vec8: return fused_silu_mul<X, F, 8 / sizeof(X)>;
-    default: return fused_silu_mul<X, F, 1>;
+    case SiluMulVariant::vec16: return fused_silu_mul_vector<X, F, 16 / sizeof(X)>;
+    case SiluMulVariant::vec8: return fused_silu_mul_vector<X, F, 8 / sizeof(X)>;
+    default: return fused_silu_mul_scalar<X, F>;
   }
 }
 
@@ -138,13 +187,14 @@ const void* fused_silu_mul_entry(const SiluMulArgs& a, SiluMulVariant variant) {
 
 cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, cudaStream_t stream) {
   const int64_t vectors = ceil_div(a.cols, elements_a_thread(a, variant));
-  // Small work wants many small blocks, so that every multiprocessor gets some.
-  const int64_t threads = vectors * a.rows * a.batches < 132 * 2 * max_threads ? 128 : max_threads;
-  const int64_t blocks_a_row = ceil_div(vectors, threads);
+  const int64_t blocks_a_row = ceil_div(vectors, int64_t{max_threads});
   const int64_t x = blocks_a_row == 1 ? vectors : ceil_div(ceil_div(vectors, blocks_a_row), 32) * 32;
-  const int64_t y = std::min(std::max<int64_t>(threads / x, 1), a.rows);
+  const int64_t y = std::min(std::max<int64_t>(max_threads / x, 1), a.rows);
+  const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(vectors, x);
   const dim3 block(static_cast<unsigned>(x), static_cast<unsigned>(y));
-  const dim3 grid(grid_x(ceil_div(vectors, x)), grid_yz(ceil_div(a.rows, y)), grid_yz(a.batches));
+  const bool rows_on_x = variant != SiluMulVariant::scalar && a.rows > 1;
+  const dim3 grid(grid_x(rows_on_x ? row_blocks : col_blocks), grid_yz(rows_on_x ? col_blocks : row_blocks),
+                  grid_yz(a.batches));
   void* arguments[] = {const_cast<SiluMulArgs*>(&a)};
   return cudaLaunchKernel(fused_silu_mul_entry(a, variant), grid, block, arguments, 0, stream);
 }

@@ -49,7 +49,7 @@ struct Form {
   RopeVariant variant;
   const char* name;
 };
-constexpr Form rope_forms[7] = {
+constexpr Form rope_forms[10] = {
     {Pairing::half, Pairing::half, RopeVariant::scalar, "half scalar"},
     {Pairing::half, Pairing::half, RopeVariant::vec16, "half vec16"},
     {Pairing::interleaved, Pairing::interleaved, RopeVariant::scalar, "interleaved scalar"},
@@ -57,12 +57,51 @@ constexpr Form rope_forms[7] = {
     {Pairing::interleaved, Pairing::half, RopeVariant::scalar, "interleaved->half scalar"},
     {Pairing::interleaved, Pairing::half, RopeVariant::vec16, "interleaved->half vec16"},
     {Pairing::half, Pairing::interleaved, RopeVariant::scalar, "half->interleaved scalar"},
+    {Pairing::half, Pairing::half, RopeVariant::vec16_table, "half vec16_table"},
+    {Pairing::interleaved, Pairing::interleaved, RopeVariant::vec16_table, "interleaved vec16_table"},
+    {Pairing::interleaved, Pairing::half, RopeVariant::vec16_table, "interleaved->half vec16_table"},
 };
 
 int form_index(const RopeArgs& a, RopeVariant variant) {
+  const bool in_half = a.pairing_in == Pairing::half, out_half = a.pairing_out == Pairing::half;
+  if (variant == RopeVariant::vec16_table) return in_half ? 7 : out_half ? 9 : 8;
   const int vector = variant == RopeVariant::vec16 ? 1 : 0;
-  if (a.pairing_in == Pairing::half) return a.pairing_out == Pairing::half ? vector : 6;
-  return (a.pairing_out == Pairing::interleaved ? 2 : 4) + vector;
+  if (in_half) return out_half ? vector : 6;
+  return (out_half ? 4 : 2) + vector;
+}
+
+// Kernels are numbered without gaps, though not every combination exists.
+constexpr int combinations = 15 * 6 * 10;
+
+constexpr bool exists(int combination) {
+  const bool fast = rope_forms[combination % 10].variant == RopeVariant::vec16_table;
+  return !fast ||
+         (rope_dtypes[combination / 60].compute != f64 && !rope_numerics[combination / 10 % 6].sum_from_zero);
+}
+
+struct Numbering {
+  int kernel[combinations] = {}, combination[rope_kernel_count] = {};
+  constexpr Numbering() {
+    int count = 0;
+    for (int i = 0; i < combinations; ++i) {
+      kernel[i] = count;
+      if (exists(i)) combination[count++] = i;
+    }
+  }
+};
+constexpr Numbering numbering;
+static_assert(numbering.kernel[combinations - 1] + (exists(combinations - 1) ? 1 : 0) == rope_kernel_count,
+              "rope_kernel_count counts what exists");
+
+struct RopeParts {
+  const Dtypes& dtypes;
+  const Numerics& numerics;
+  const Form& form;
+};
+
+RopeParts parts_of(int kernel) {
+  const int c = numbering.combination[kernel];
+  return {rope_dtypes[c / 60], rope_numerics[c / 10 % 6], rope_forms[c % 10]};
 }
 
 // -------------------------------------------------------------------------------- silu_mul --
@@ -100,10 +139,9 @@ const char* dtype_name(Dtype dtype) {
 std::string name_of(int kernel) {
   static const char* const silu_variants[] = {"scalar", "vec8", "vec16"};
   if (is_rope(kernel)) {
-    const Dtypes& d = rope_dtypes[kernel / 42];
+    const auto [d, n, f] = parts_of(kernel);
     return std::string("fused_rope ") + dtype_name(d.x) + " table=" + dtype_name(d.table) +
-           " compute=" + dtype_name(d.compute) + " " + rope_numerics[kernel / 7 % 6].name + " " +
-           rope_forms[kernel % 7].name;
+           " compute=" + dtype_name(d.compute) + " " + n.name + " " + f.name;
   }
   const int k = kernel - rope_kernel_count;
   return std::string("fused_silu_mul ") + dtype_name(silu_forms[k / 3].x) + " " + silu_forms[k / 3].name +
@@ -113,7 +151,7 @@ std::string name_of(int kernel) {
 }  // namespace
 
 int kernel_of(const RopeArgs& a, RopeVariant variant) {
-  return (dtypes_index(a) * 6 + numerics_index(a)) * 7 + form_index(a, variant);
+  return numbering.kernel[(dtypes_index(a) * 6 + numerics_index(a)) * 10 + form_index(a, variant)];
 }
 
 int kernel_of(const SiluMulArgs& a, SiluMulVariant variant) {
@@ -121,9 +159,7 @@ int kernel_of(const SiluMulArgs& a, SiluMulVariant variant) {
 }
 
 RopeKernel rope_kernel(int kernel) {
-  const Dtypes& d = rope_dtypes[kernel / 42];
-  const Numerics& n = rope_numerics[kernel / 7 % 6];
-  const Form& f = rope_forms[kernel % 7];
+  const auto [d, n, f] = parts_of(kernel);
   RopeKernel k{};
   k.args.dtype = d.x;
   k.args.table_dtype = d.table;

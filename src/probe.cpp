@@ -137,7 +137,7 @@ void add_case(Probe<SiluMulArgs>& probe, SiluMulArgs a, int64_t rows, int64_t co
 
 // ------------------------------------------------------------------------------------ rope --
 
-constexpr int64_t probe_rotary = 32, probe_head = 40;
+constexpr int64_t probe_rotary = 64, probe_head = 72;
 
 // One table entry for both cos and sin, by token.
 void probe_entry(int64_t token, Dtype dtype, Random& random, uint64_t& c, uint64_t& s) {
@@ -269,9 +269,10 @@ Probe<RopeArgs> make_probe(const RopeArgs& kernel) {
   // The last one is long enough for the launcher to walk over heads instead of spreading them.
   const RopeCase forms[] = {
       // full   per head positions inverse element tokens heads
-      {true, false, false, false, 1, 48, {3, 2}}, {false, false, false, false, 1, 48, {3, 2}},
-      {false, false, true, true, 2, 48, {2, 0}},  {true, true, false, false, 1, 48, {2, 3}},
-      {true, false, true, false, 4, 48, {1, 1}},  {false, false, false, true, 1, 300, {2, 1}},
+      {true, false, false, false, 1, 24, {5, 3}},  {false, false, false, false, 1, 24, {3, 5}},
+      {false, false, true, true, 2, 24, {2, 0}},   {true, true, false, false, 1, 24, {2, 3}},
+      {true, false, true, false, 4, 24, {1, 1}},   {false, false, true, false, 1, 24, {8, 0}},
+      {false, false, false, true, 1, 264, {1, 7}},
   };
   for (const RopeCase& form : forms) add_case(probe, kernel, form, random);
   return probe;

@@ -63,6 +63,7 @@ class Workspace {
       finding.outcome = Outcome::fused_failed;  // a fault of what was enqueued shows here
     } else {
       finding.outcome = finding.comparison.mismatches == 0 ? Outcome::equal : Outcome::mismatch;
+      if (compared_ == 0) finding.outcome = Outcome::not_now;  // nothing compared is nothing proven
     }
     return finding;
   }
@@ -129,6 +130,7 @@ Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitex
   for (const Args& a : probe.cases) {
     const Slice<Args> whole{uncounted(located(a, inputs)), {0, 0}};
     const Args fused = redirected(whole.args, actual), reference = redirected(whole.args, expected);
+    if (!fits(fused, variant)) continue;
     status = work.poison(actual, 0xa5, size);
     if (status == BITEXACT_STATUS_OK) status = work.poison(expected, 0x5a, size);
     if (status == BITEXACT_STATUS_OK) status = backend.reference(reference, stream);

@@ -43,6 +43,20 @@ __device__ inline float round_to<float>(float x) {
   return x;
 }
 
+// Two at once, as one word.
+template <class X>
+__device__ uint32_t round_two_to(float lo, float hi);
+template <>
+__device__ inline uint32_t round_two_to<bf16>(float lo, float hi) {
+  const __nv_bfloat162 two = __floats2bfloat162_rn(lo, hi);
+  return *reinterpret_cast<const uint32_t*>(&two);
+}
+template <>
+__device__ inline uint32_t round_two_to<f16>(float lo, float hi) {
+  const __half2 two = __floats2half2_rn(lo, hi);
+  return *reinterpret_cast<const uint32_t*>(&two);
+}
+
 // -------------------------------------------------------------------------------- arithmetic --
 
 // A value of compute dtype C: one number, or two packed ones in the 16-bit types, whose packed multiply

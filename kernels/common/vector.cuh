@@ -16,7 +16,7 @@ struct Vector {
     X at[N];
     uint4 quad[bytes < 16 ? 1 : bytes / 16];
     uint2 two;
-    uint32_t one;
+    uint32_t word[bytes < 4 ? 1 : bytes / 4];
   };
   __device__ Vector() {}
   __device__ static Vector load(const X* from) {
@@ -26,7 +26,7 @@ struct Vector {
     } else if constexpr (bytes == 8) {
       v.two = *reinterpret_cast<const uint2*>(from);
     } else if constexpr (bytes == 4) {
-      v.one = *reinterpret_cast<const uint32_t*>(from);
+      v.word[0] = *reinterpret_cast<const uint32_t*>(from);
     } else {
       v.at[0] = *from;
     }
@@ -38,7 +38,7 @@ struct Vector {
     } else if constexpr (bytes == 8) {
       *reinterpret_cast<uint2*>(to) = two;
     } else if constexpr (bytes == 4) {
-      *reinterpret_cast<uint32_t*>(to) = one;
+      *reinterpret_cast<uint32_t*>(to) = word[0];
     } else {
       *to = at[0];
     }

@@ -1,5 +1,7 @@
 #include "host_backend.h"
 
+#include <cfenv>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -9,6 +11,22 @@
 
 namespace bitexact {
 namespace {
+
+// The calling thread's floating-point environment, set to IEEE defaults while this lives: rounding to
+// nearest, subnormals kept. Callers may have changed any of it.
+class DefaultEnvironment {
+ public:
+  DefaultEnvironment() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultEnvironment() { std::fesetenv(&saved_); }
+  DefaultEnvironment(const DefaultEnvironment&) = delete;
+  DefaultEnvironment& operator=(const DefaultEnvironment&) = delete;
+
+ private:
+  std::fenv_t saved_;
+};
 
 class HostBackend final : public Backend {
  public:
@@ -25,6 +43,7 @@ class HostBackend final : public Backend {
                   "to CUDA's; "
                   "accepted: FLOAT16, BFLOAT16 with compute_dtype 0");
     }
+    const DefaultEnvironment environment;  // a table is built once, for every thread
     if (silu_table(a.dtype, a.silu).proven) return BITEXACT_STATUS_OK;
     return fail(
         BITEXACT_STATUS_HOST_LIBM,
@@ -32,18 +51,22 @@ class HostBackend final : public Backend {
   }
 
   int32_t fused(const SiluMulArgs& a, SiluMulVariant, bitexact_stream) override {
+    const DefaultEnvironment environment;
     host_operations().silu_mul(a, silu_table(a.dtype, a.silu));
     return BITEXACT_STATUS_OK;
   }
   int32_t fused(const RopeArgs& a, RopeVariant, bitexact_stream) override {
+    const DefaultEnvironment environment;
     host_operations().rope(a);
     return BITEXACT_STATUS_OK;
   }
   int32_t reference(const SiluMulArgs& a, bitexact_stream) override {
+    const DefaultEnvironment environment;
     for (int64_t i = 0; i < reference::count(a); ++i) reference::silu_mul_at(a, i);
     return BITEXACT_STATUS_OK;
   }
   int32_t reference(const RopeArgs& a, bitexact_stream) override {
+    const DefaultEnvironment environment;
     for (int64_t i = 0; i < reference::count(a); ++i) {
       if (reference::rope_at(a, i) && a.position_errors != nullptr) {
         __atomic_fetch_add(a.position_errors, 1, __ATOMIC_RELAXED);

@@ -54,14 +54,17 @@ TEST(HostBackend, RopeEqualsTheReference) {
 TEST(HostBackend, RopeShapesReachEveryKernel) {
   const Context context = make_context(BITEXACT_DEVICE_HOST, BITEXACT_POLICY_TRUST);
   uint64_t seed = 0;
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 4; ++round) {
     for (RopeShape shape : rope_shapes()) {
-      if (round > 0) {  // the layouts that the vector and the scalar kernels ask for
-        shape.skew = round == 1 ? 0 : 1;
+      if (round > 0) {  // the layouts that the fast, the vector and the scalar kernels ask for
+        shape.skew = round == 3 ? 1 : 0;
         shape.gap = 0;
         shape.head_dim = 64;
         shape.rotary_dim = 64;
-        shape.q_heads = shape.k_heads = 1;
+        shape.q_heads = 12;
+        shape.k_heads = 4;
+        shape.table_per_head = false;
+        shape.element_stride = round == 1 ? 1 : 2;
       }
       RopeCase c = make_case(shape, ++seed);
       ASSERT_EQ(bitexact_fused_rope(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK)

@@ -62,10 +62,11 @@ TEST(Mutants, WrongRopeIsDeclined) {
       shape.compute_dtype = kind.compute;
       shape.batches = 1;
       shape.tokens = 16;
-      shape.q_heads = 2;
+      shape.q_heads = 8;
       shape.k_heads = 1;
       shape.head_dim = shape.rotary_dim = 64;
       shape.element_stride = 1;
+      shape.table_per_head = mutant == Mutant::head_tables_ignored;
       RopeCase c = make_case(shape, 3);
       RopeArgs kernel{};
       kernel.dtype = static_cast<Dtype>(kind.dtype);

@@ -161,10 +161,11 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
       shape.dtype = BITEXACT_DTYPE_BFLOAT16;
       shape.batches = 1;
       shape.tokens = 16;
-      shape.q_heads = 2;
+      shape.q_heads = 8;
       shape.k_heads = 1;
       shape.head_dim = shape.rotary_dim = 64;
       shape.element_stride = 1;
+      shape.table_per_head = mutant == Mutant::head_tables_ignored;
       RopeCase c = make_case(shape, 3);
       RopeArgs kernel{};
       kernel.dtype = kernel.table_dtype = kernel.compute_dtype = Dtype::bfloat16;
@@ -307,7 +308,7 @@ TEST(GateCuda, SpecialStreamHandlesPassThrough) {
 TEST(GateCuda, CallsAreInStreamOrder) {
   const Context context = make_context(0);
   const Stream stream, other;
-  OnDevice first, second(plain, 2);
+  OnDevice first, second(plain, 2), third(plain, 3);
   ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &first.params, stream), BITEXACT_STATUS_OK);
   int* go = nullptr;
   ASSERT_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&go), sizeof(int), cudaHostAllocMapped));
@@ -322,7 +323,6 @@ TEST(GateCuda, CallsAreInStreamOrder) {
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);  // the call came back before its stream
   // A busy stream does not hold up a call on another one, not even a first use.
   const Context fresh = make_context(0);
-  OnDevice third(plain, 3);
   EXPECT_EQ(bitexact_fused_silu_mul(fresh.get(), &third.params, other), BITEXACT_STATUS_OK);
   EXPECT_EQ(cudaStreamSynchronize(other), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
