@@ -1,6 +1,9 @@
 // Random valid calls that reach every corner of the layout rules.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "arena.h"
 
 namespace bitexact_test {
@@ -183,6 +186,17 @@ inline bitexact_rope_params moved(bitexact_rope_params p, const Arena& from, voi
 }
 
 // ------------------------------------------------------------------------- sets of cases --
+
+// Every n-th of a set, n from the environment variable BITEXACT_TEST_EVERY: for tools under which each call
+// takes a hundred times as long.
+template <class Shape>
+std::vector<Shape> thinned(const std::vector<Shape>& shapes) {
+  const char* const every = std::getenv("BITEXACT_TEST_EVERY");
+  const size_t step = every != nullptr ? std::max<size_t>(std::strtoul(every, nullptr, 10), 1) : 1;
+  std::vector<Shape> some;
+  for (size_t i = 0; i < shapes.size(); i += step) some.push_back(shapes[i]);
+  return some;
+}
 
 inline std::vector<SiluMulShape> silu_mul_shapes(bool with_float32) {
   std::vector<SiluMulShape> shapes;
