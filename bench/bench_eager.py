@@ -196,6 +196,7 @@ def main() -> None:
             json.dump({"title": "PyTorch beside bitexact", "gpu": torch.cuda.get_device_name(0),
                        "torch": torch.__version__, "cuda": torch.version.cuda,
                        "build": bitexact.library.bitexact_build_info().decode(), "rows": rows}, file, indent=1)
+            file.write("\n")
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ typedef struct bitexact_context_info {
  * With x the dtype, rX(v) = v rounded to x (to nearest even, subnormals kept), r32 likewise:
  * - ATEN (0):  s = rX(r32(g / r32(1 + expf(-g))))              torch.nn.functional.silu on CUDA
  * - SIGMOID:   s = rX(g * rX(r32(1 / r32(1 + expf(-g)))))      x * torch.sigmoid(x)
- * - CANDLE:    e = rX(expf(-g)), d = rX(1 + e), s = rX(g / d)  candle's eager silu in 16-bit types
+ * - CANDLE:    e = rX(expf(-g)), d = rX(1 + e), s = rX(g / d)  candle's eager silu: CPU, and float16 on CUDA
  * - compute_dtype 0:       out = rX(s * u)       two roundings, the eager chain
  * - compute_dtype FLOAT32: out = rX(r32(s32 * u)), s32 = s before its last rounding to x
  *                          (silu(gate.float()) * up.float(), one cast; ATEN only)
@@ -370,7 +370,7 @@ typedef struct bitexact_certify_report {
 /* ---------------------------------------------------------------------- initialisers -- */
 /* Each equals the bytes that the function of the same name writes: zeros, and struct_size. */
 
-#define BITEXACT_ZEROS_10 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+#define BITEXACT_ZEROS_10 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 /**< Part of the initialisers. */
 #define BITEXACT_CONTEXT_OPTIONS_INIT \
   { (uint32_t)sizeof(bitexact_context_options), 0, 0, 0, 0, 0 }
 #define BITEXACT_CONTEXT_INFO_INIT \
@@ -508,7 +508,8 @@ BITEXACT_EXPORT int32_t bitexact_last_cuda_error(void) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_context_options_init(bitexact_context_options* options) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_context_info_init(bitexact_context_info* info) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_silu_mul_params_init(bitexact_silu_mul_params* params) BITEXACT_NOEXCEPT;
-BITEXACT_EXPORT void bitexact_silu_mul_reference_init(bitexact_silu_mul_reference* r) BITEXACT_NOEXCEPT;
+BITEXACT_EXPORT void bitexact_silu_mul_reference_init(bitexact_silu_mul_reference* reference)
+    BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_rope_params_init(bitexact_rope_params* params) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_rope_reference_init(bitexact_rope_reference* reference) BITEXACT_NOEXCEPT;
 BITEXACT_EXPORT void bitexact_gate_report_init(bitexact_gate_report* report) BITEXACT_NOEXCEPT;
@@ -592,7 +593,6 @@ BITEXACT_CALL int32_t bitexact_certify(bitexact_context* context, const bitexact
                                        bitexact_certify_report* report) BITEXACT_NOEXCEPT;
 
 #endif /* BITEXACT_NO_PROTOTYPES */
-
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

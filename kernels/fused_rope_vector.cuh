@@ -1,9 +1,6 @@
-// The fast form of fused_rope: vectors for the tensors and for the tables, a block for one token. What the
-// token shares is computed once a warp; all loads of a thread are in flight before it waits for any of
-// them, and those of its next head before it finishes this one.
+// The fast form of fused_rope: vectors for the tensors and for the tables, a block for one token. All loads of
+// a thread are in flight before it waits for any, and those of its next head before it finishes this one.
 #pragma once
-
-#include <type_traits>
 
 #include "fused_rope_layout.cuh"
 #include "fused_rope_pair.cuh"
@@ -79,7 +76,7 @@ __device__ void pack_pairs(const Members<C, M>& from, Vector<X, N>& to) {
   }
 }
 
-// What a thread holds of a head, as loaded: two vectors of members, or one of pairs.
+// What a thread holds of a head: two vectors of members, or one of pairs.
 template <class X, Layout L, int P>
 struct Piece {
   Vector<X, L == Layout::half ? P : 2 * P> low;

@@ -36,6 +36,10 @@ int32_t check_context(const bitexact_context* context) {
 int32_t supports(Backend& backend, const SiluMulArgs& args) { return backend.supports(args); }
 int32_t supports(Backend&, const RopeArgs&) { return BITEXACT_STATUS_OK; }
 
+// The call counts positions outside its table where the backend keeps that count.
+void count_positions(Backend&, SiluMulArgs&) {}
+void count_positions(Backend& backend, RopeArgs& args) { args.position_errors = backend.position_errors(); }
+
 template <class Args, class Params>
 int32_t run(bitexact_context* context, const Params* params, bitexact_stream stream) {
   BITEXACT_TRY(check_context(context));
@@ -44,6 +48,7 @@ int32_t run(bitexact_context* context, const Params* params, bitexact_stream str
   BITEXACT_TRY(check(params, args, empty));
   if (empty) return BITEXACT_STATUS_OK;
   BITEXACT_TRY(supports(*context->backend, args));
+  count_positions(*context->backend, args);
   return context->gate.run(args, stream);
 }
 

@@ -151,13 +151,6 @@ void Gate::report(int kernel, bitexact_gate_report& to) const {
 
 namespace {
 
-// The call, counting positions outside its table where the backend keeps that count.
-RopeArgs counted(RopeArgs a, Backend& backend) {
-  a.position_errors = backend.position_errors();
-  return a;
-}
-const SiluMulArgs& counted(const SiluMulArgs& a, Backend&) { return a; }
-
 RopeArgs uncounted(RopeArgs a) {
   a.position_errors = nullptr;
   return a;
@@ -188,15 +181,14 @@ int32_t Gate::serve_declined(Entry& entry, const Args& call, bitexact_stream str
 }
 
 template <class Args>
-int32_t Gate::run(const Args& plain, bitexact_stream stream) {
+int32_t Gate::run(const Args& call, bitexact_stream stream) {
   const int32_t stream_status = backend_.check_stream(stream);
   if (stream_status != BITEXACT_STATUS_OK) return stream_status;
   const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
-  const auto variant = choose_variant(plain);
-  const int kernel = kernel_of(plain, variant);
+  const auto variant = choose_variant(call);
+  const int kernel = kernel_of(call, variant);
   Entry& entry = entries_[kernel];
-  const Args& call = counted(plain, backend_);
   const int32_t state = entry.state.load(std::memory_order_acquire);
   if (state == BITEXACT_STATE_DECLINED) return serve_declined(entry, call, stream);
   if (state == BITEXACT_STATE_ACCEPTED && options_.policy != BITEXACT_POLICY_AUDIT) {

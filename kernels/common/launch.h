@@ -6,9 +6,7 @@
 
 namespace bitexact {
 
-inline unsigned grid_x(int64_t blocks) {
-  return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7fffffff));
-}
+inline unsigned grid_x(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t>(blocks, INT32_MAX)); }
 inline unsigned grid_yz(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t>(blocks, 65535)); }
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #ifdef __USE_FAST_MATH__
 #error "bitexact cannot be built with fast-math: it changes bits"
@@ -19,8 +20,6 @@ struct bf16 {
 struct f16 {
   uint16_t bits;
 };
-
-// ------------------------------------------------------------------------------ conversions --
 
 __device__ inline float widen(bf16 x) { return __uint_as_float(uint32_t{x.bits} << 16); }
 __device__ inline float widen(f16 x) { return __half2float(__ushort_as_half(x.bits)); }
@@ -45,22 +44,20 @@ __device__ inline float round_to<float>(float x) {
 
 // Two at once, as one word.
 template <class X>
-__device__ uint32_t round_two_to(float lo, float hi);
-template <>
-__device__ inline uint32_t round_two_to<bf16>(float lo, float hi) {
-  const __nv_bfloat162 two = __floats2bfloat162_rn(lo, hi);
-  return *reinterpret_cast<const uint32_t*>(&two);
-}
-template <>
-__device__ inline uint32_t round_two_to<f16>(float lo, float hi) {
-  const __half2 two = __floats2half2_rn(lo, hi);
+__device__ uint32_t round_two_to(float lo, float hi) {
+  const auto two = [&] {
+    if constexpr (std::is_same<X, bf16>::value)
+      return __floats2bfloat162_rn(lo, hi);
+    else
+      return __floats2half2_rn(lo, hi);
+  }();
   return *reinterpret_cast<const uint32_t*>(&two);
 }
 
 // -------------------------------------------------------------------------------- arithmetic --
 
-// A value of compute dtype C: one number, or two packed ones in the 16-bit types, whose packed multiply
-// and add equal the float32 operation rounded to 16 bits on all 2^32 pairs of inputs.
+// A value of compute dtype C: one number, or two packed 16-bit ones, whose packed multiply and add equal the
+// float32 operation rounded to 16 bits on all 2^32 pairs of inputs.
 template <class C>
 struct Arithmetic;
 
@@ -106,7 +103,7 @@ struct Arithmetic<double> {
   static __device__ Value nan() { return __longlong_as_double(0x7fffffffffffffffll); }
 };
 
-// Packed 16-bit arithmetic; `Two` is CUDA's packed type. fma rounds to float32, then to 16 bits.
+// `Two` is CUDA's packed type. fma rounds to float32, then to 16 bits.
 template <class C, class Two>
 struct Packed {
   using Value = uint32_t;
@@ -126,14 +123,12 @@ struct Packed {
     store(a, x[0], x[1]);
     store(b, y[0], y[1]);
     store(c, z[0], z[1]);
-    for (int i = 0; i < 2; ++i) {
-      x[i] = round_to<C>(__fmaf_rn(widen(x[i]), widen(y[i]), widen(z[i])));
-    }
+    for (int i = 0; i < 2; ++i) x[i] = round_to<C>(__fmaf_rn(widen(x[i]), widen(y[i]), widen(z[i])));
     return load(x[0], x[1]);
   }
   static __device__ Value neg(Value a) { return a ^ 0x80008000u; }
   static __device__ Value zero() { return 0; }
-  static __device__ Value nan() { return 0x7fff7fffu; }
+  static __device__ Value nan() { return 0x7fff7fff; }
 };
 template <>
 struct Arithmetic<bf16> : Packed<bf16, __nv_bfloat162> {};

@@ -63,6 +63,7 @@ TEST_PACKAGES = (
     Package("abigail-tools", program="abidiff", purpose="the binary interface against earlier releases"),
     Package("pkg-config", program="pkg-config", purpose="the installed pkg-config file"),
     Package("doxygen", program="doxygen", purpose="the documentation build"),
+    Package("bindgen", program="bindgen", purpose="the Rust bindings against the header"),
 )
 
 

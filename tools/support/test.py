@@ -98,14 +98,18 @@ def ctest(here: Machine, folder: Path, title: str, selection: list[str], jobs: i
 
 
 def read_closing_lines(output: str) -> Tally:
-    """Of pytest, of cargo test (one for each test binary), or `N passed, N failed, N skipped`."""
+    """The last `N passed, N failed, N skipped` of a script that sums up; else every closing line of pytest and of
+    cargo test (one for each test binary)."""
     tally = Tally()
     words = {"passed": "passed", "failed": "failed", "error": "failed", "errors": "failed", "skipped": "skipped",
              "ignored": "skipped", "xfailed": "passed", "xpassed": "failed"}
     closing = re.compile(
         r"^((=+ )?\d+ [a-z]+.* in [\d.]+s.*|test result: .*|\d+ passed, \d+ failed(, \d+ skipped)?)$", re.M
     )
-    for line in closing.finditer(re.sub(r"\x1b\[[\d;]*m", "", output)):
+    lines = list(closing.finditer(re.sub(r"\x1b\[[\d;]*m", "", output)))
+    if lines and re.match(r"\d+ passed, \d+ failed", lines[-1].group()):
+        lines = lines[-1:]
+    for line in lines:
         for number, word in re.findall(r"(\d+) ([a-z]+)", line.group()):
             if word in words:
                 setattr(tally, words[word], getattr(tally, words[word]) + int(number))
@@ -121,7 +125,7 @@ def bindings(here: Machine, folder: Path, language: str) -> Tally:
     print(f"\n== bindings/{language}", flush=True)
     environment = {**here.environment, "BITEXACT_LIBRARY": str(folder / "libbitexact.so")}
     process = subprocess.Popen(
-        [script], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [script, folder], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     lines = []
     assert process.stdout is not None
