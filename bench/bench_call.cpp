@@ -52,9 +52,9 @@ int main(int argc, char** argv) {
   bench::check_cuda(cudaMemGetInfo(&after, &total), "reading free memory");
 
   bench::Report report(argc, argv, "host cost of a call");
-  report.add({"first context on the device (ms as us)", 0, "", {{"create", first_ms * 1000, 0, 0}}});
-  report.add({"second context (ms as us)", 0, "", {{"create", second_ms * 1000, 0, 0}}});
-  report.add({"device memory of both contexts (KiB as us)",
+  report.add({"first context on the device", 0, "", {{"create", first_ms * 1000, 0, 0}}});
+  report.add({"second context", 0, "", {{"create", second_ms * 1000, 0, 0}}});
+  report.add({"device memory of both contexts, in KiB",
               0,
               "",
               {{"create", static_cast<double>(before - after) / 1024, 0, 0}}});
