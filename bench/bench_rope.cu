@@ -13,12 +13,6 @@ struct Shape {
   bool full, interleaved, in_place;
 };
 
-const char* dtype_name(int32_t dtype) {
-  return dtype == BITEXACT_DTYPE_BFLOAT16  ? "bfloat16"
-         : dtype == BITEXACT_DTYPE_FLOAT16 ? "float16"
-                                           : "float32";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -93,8 +87,8 @@ int main(int argc, char** argv) {
                      }});
     report.add({std::to_string(s.tokens) + " x (" + std::to_string(s.q_heads) + "," +
                     std::to_string(s.k_heads) + ") x " + std::to_string(s.head_dim) + " " +
-                    dtype_name(s.dtype) + " tables " + (s.full ? "full " : "half ") +
-                    dtype_name(s.table_dtype) + (s.interleaved ? " interleaved" : "") +
+                    bench::dtype_name(s.dtype) + " tables " + (s.full ? "full " : "half ") +
+                    bench::dtype_name(s.table_dtype) + (s.interleaved ? " interleaved" : "") +
                     (s.in_place ? " in place" : ""),
                 2.0 * static_cast<double>(q_bytes + k_bytes), "copy", bench::measure(works, buffers)});
     bench::check_cuda(cudaFree(memory), "freeing");

@@ -12,12 +12,6 @@ struct Shape {
   bool packed;
 };
 
-const char* dtype_name(int32_t dtype) {
-  return dtype == BITEXACT_DTYPE_BFLOAT16  ? "bfloat16"
-         : dtype == BITEXACT_DTYPE_FLOAT16 ? "float16"
-                                           : "float32";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -59,7 +53,7 @@ int main(int argc, char** argv) {
                        }});
     }
     works.push_back({"bitexact", call});
-    report.add({std::to_string(s.rows) + " x " + std::to_string(s.cols) + " " + dtype_name(s.dtype) +
+    report.add({std::to_string(s.rows) + " x " + std::to_string(s.cols) + " " + bench::dtype_name(s.dtype) +
                     (s.packed ? " packed" : ""),
                 3.0 * static_cast<double>(bytes), "plain", bench::measure(works, buffers)});
     bench::check_cuda(cudaFree(memory), "freeing");

@@ -59,6 +59,11 @@ void check_status(int32_t status, const char* what) {
   std::exit(1);
 }
 
+const char* dtype_name(int32_t dtype) {
+  if (dtype == BITEXACT_DTYPE_BFLOAT16) return "bfloat16";
+  return dtype == BITEXACT_DTYPE_FLOAT16 ? "float16" : "float32";
+}
+
 cudaStream_t stream() {
   static cudaStream_t made = [] {
     cudaStream_t s;

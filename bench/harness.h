@@ -15,6 +15,8 @@ namespace bench {
 void check_cuda(int error, const char* what);
 void check_status(int32_t status, const char* what);
 
+const char* dtype_name(int32_t dtype);  // of a BITEXACT_DTYPE
+
 struct Work {
   std::string name;
   std::function<void(int buffer)> enqueue;  // on stream()

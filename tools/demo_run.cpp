@@ -146,7 +146,7 @@ Result run(const Case& c, const Device& device, bitexact_context* context) {
     if ((result.is_rope ? c.rope.dtype : c.silu_mul.dtype) != BITEXACT_DTYPE_BFLOAT16) {
       throw std::runtime_error("the capture is not in bfloat16");
     }
-    Watched watched{device, context};
+    Watched watched{device, context, 0, 0, {}, {}};
     result.problem = c.run(watched.backend());
     result.seconds = watched.seconds;
     result.bytes = watched.bytes;

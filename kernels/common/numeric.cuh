@@ -8,10 +8,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#ifdef __USE_FAST_MATH__
-#error "bitexact cannot be built with fast-math: it changes bits"
-#endif
-
 namespace bitexact {
 
 struct bf16 {

@@ -75,6 +75,15 @@ class GateTest : public testing::Test {
     };
   }
 
+  // One that does so on the caller's tensors alone, which no probe has the shape of.
+  void break_fused_live() {
+    backend_->fused_silu_mul = [this](const SiluMulArgs& a, bitexact_stream stream) {
+      const int32_t status = backend_->reference(a, stream);
+      if (a.cols == 192) static_cast<uint16_t*>(a.out.data)[100] ^= 0x8000;  // the collapsed call
+      return status;
+    };
+  }
+
   FaultyBackend* backend_ = nullptr;
   Context context_;
   std::unique_ptr<SiluMulCase> case_;
@@ -137,11 +146,7 @@ TEST_F(GateTest, AKernelWrongOnLiveTensorsIsDeclined) {
   for (const bool in_place : {false, true}) {
     open(BITEXACT_POLICY_VERIFY);
     remake(in_place);
-    backend_->fused_silu_mul = [this](const SiluMulArgs& a, bitexact_stream stream) {
-      const int32_t status = backend_->reference(a, stream);
-      if (a.cols == 192) static_cast<uint16_t*>(a.out.data)[100] ^= 0x8000;  // the collapsed live call
-      return status;
-    };
+    break_fused_live();
     EXPECT_EQ(call(), BITEXACT_STATUS_OK);
     EXPECT_TRUE(right()) << in_place;
     const auto s = story();
@@ -260,6 +265,12 @@ TEST_F(GateTest, StrictPolicyReturnsADeclineAndLeavesOutputsAlone) {
     EXPECT_EQ(call(), BITEXACT_STATUS_DECLINED);
     EXPECT_TRUE(untouched());
     EXPECT_EQ(story().declined_calls, 2);
+    open(BITEXACT_POLICY_STRICT);
+    remake(in_place);
+    break_fused_live();
+    EXPECT_EQ(call(), BITEXACT_STATUS_DECLINED);
+    EXPECT_TRUE(untouched());
+    EXPECT_EQ(story().mismatch_basis, BITEXACT_BASIS_LIVE);
     open(BITEXACT_POLICY_STRICT);
     remake(in_place);
     EXPECT_EQ(call(), BITEXACT_STATUS_OK);

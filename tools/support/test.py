@@ -16,8 +16,21 @@ from typing import Callable
 import machine
 from machine import Machine, SetupError
 
-BINDINGS = ("python", "rust")
 GPU_JOBS = 1  # some tests fill the memory of a GPU, others keep all of it busy
+
+
+@dataclass(frozen=True)
+class Binding:
+    quick: tuple[str, ...] = ()
+    program: str = "python3"
+    oldest: tuple[int, ...] = (3, 9)
+
+
+# Called with the folder of libbitexact.so; what a quick run adds; the oldest compiler that will do.
+BINDINGS = {
+    "python": Binding(),
+    "rust": Binding(quick=("--core",), program="cargo", oldest=(1, 82)),
+}
 
 
 @dataclass
@@ -98,34 +111,35 @@ def ctest(here: Machine, folder: Path, title: str, selection: list[str], jobs: i
 
 
 def read_closing_lines(output: str) -> Tally:
-    """The last `N passed, N failed, N skipped` of a script that sums up; else every closing line of pytest and of
-    cargo test (one for each test binary)."""
+    """`N passed, N failed, N skipped` if there is such a line, else all those of pytest and cargo test."""
     tally = Tally()
     words = {"passed": "passed", "failed": "failed", "error": "failed", "errors": "failed", "skipped": "skipped",
              "ignored": "skipped", "xfailed": "passed", "xpassed": "failed"}
-    closing = re.compile(
-        r"^((=+ )?\d+ [a-z]+.* in [\d.]+s.*|test result: .*|\d+ passed, \d+ failed(, \d+ skipped)?)$", re.M
-    )
-    lines = list(closing.finditer(re.sub(r"\x1b\[[\d;]*m", "", output)))
-    if lines and re.match(r"\d+ passed, \d+ failed", lines[-1].group()):
-        lines = lines[-1:]
-    for line in lines:
-        for number, word in re.findall(r"(\d+) ([a-z]+)", line.group()):
-            if word in words:
-                setattr(tally, words[word], getattr(tally, words[word]) + int(number))
+    plain = re.sub(r"\x1b\[[\d;]*m", "", output)
+    closing = re.findall(r"^\d+ passed, \d+ failed(?:, \d+ skipped)?$", plain, re.M)[-1:]
+    closing = closing or re.findall(r"^(?:(?:=+ )?\d+ [a-z]+.* in [\d.]+s.*|test result: .*)$", plain, re.M)
+    for number, word in re.findall(r"(\d+) ([a-z]+)", "\n".join(closing)):
+        if word in words:
+            setattr(tally, words[word], getattr(tally, words[word]) + int(number))
     return tally
 
 
-def bindings(here: Machine, folder: Path, language: str) -> Tally:
+def bindings(here: Machine, folder: Path, language: str, quick: bool) -> Tally:
     tally = Tally()
+    binding = BINDINGS[language]
     script = machine.ROOT / "bindings" / language / "run_tests"
     if not script.exists():
         tally.skips.append(f"bindings/{language}: not present")
         return tally
+    version = machine.version_in(machine.answer([binding.program, "--version"], here.environment))
+    if version < binding.oldest:
+        oldest = ".".join(map(str, binding.oldest))
+        tally.skips.append(f"bindings/{language}: there is no {binding.program} of version {oldest} or newer")
+        return tally
     print(f"\n== bindings/{language}", flush=True)
-    environment = {**here.environment, "BITEXACT_LIBRARY": str(folder / "libbitexact.so")}
     process = subprocess.Popen(
-        [script, folder], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [script, folder, *(binding.quick if quick else ())],
+        env=here.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )
     lines = []
     assert process.stdout is not None
@@ -135,7 +149,7 @@ def bindings(here: Machine, folder: Path, language: str) -> Tally:
     status = process.wait()
     tally = read_closing_lines("".join(lines))
     if tally.failed:
-        tally.failures.append(f"bindings/{language}: see above")
+        tally.failures.append(f"bindings/{language}: {tally.failed}, see above")
     elif status != 0:
         tally.fail(f"bindings/{language}: run_tests ended with exit status {status}")
     elif tally.passed == 0:
@@ -201,7 +215,7 @@ def run_all(arguments: argparse.Namespace) -> Tally:
         return tally
     phase(tally, "host tests", lambda: host_tests(here, folder, arguments.quick))
     for language in BINDINGS:
-        phase(tally, f"bindings/{language}", lambda: bindings(here, folder, language))
+        phase(tally, f"bindings/{language}", lambda: bindings(here, folder, language, arguments.quick))
     if arguments.quick:
         tally.skips.append("host tests under sanitizers: --quick")
     else:
