@@ -8,7 +8,7 @@ endfunction()
 
 # nvcc's fast-math also swaps functions, which no later flag undoes and no macro shows: refused here. The
 # host compilers' is overruled above, and the sources fail to build should it get through.
-function(bitexact_refuse_fast_math)
+function(bitexact_refuse_inexact_cuda)
   get_directory_property(options COMPILE_OPTIONS)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" configuration)
   set(flags "${CMAKE_CUDA_FLAGS} ${CMAKE_CUDA_FLAGS_${configuration}} ${options}"
