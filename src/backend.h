@@ -13,14 +13,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Makes the device current for this thread, and puts back what was there. Refuses a stream that the backend
-  // cannot take.
+  // Makes the device current for this thread, and puts back what was there.
   class Scope {
    public:
-    explicit Scope(Backend& backend, bitexact_stream stream = nullptr)
-        : backend_(backend), status_(backend.check_stream(stream)) {
-      if (status_ == BITEXACT_STATUS_OK) status_ = backend.enter(pushed_);
-    }
+    explicit Scope(Backend& backend) : backend_(backend), status_(backend.enter(pushed_)) {}
     ~Scope() {
       if (status_ == BITEXACT_STATUS_OK) backend_.leave(pushed_);
     }

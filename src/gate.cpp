@@ -182,7 +182,9 @@ int32_t Gate::serve_declined(Entry& entry, const Args& call, bitexact_stream str
 
 template <class Args>
 int32_t Gate::run(const Args& call, bitexact_stream stream) {
-  const Backend::Scope scope(backend_, stream);
+  const int32_t stream_status = backend_.check_stream(stream);
+  if (stream_status != BITEXACT_STATUS_OK) return stream_status;
+  const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
   const auto variant = choose_variant(call);
   const int kernel = kernel_of(call, variant);
@@ -255,26 +257,23 @@ int32_t Gate::can_use(const Args& call) const {
   return BITEXACT_STATUS_OK;
 }
 
-int32_t Gate::refuse_capture(bitexact_stream stream) {
-  bool is_capturing = false;
-  const int32_t status = backend_.is_capturing(stream, is_capturing);
-  if (status != BITEXACT_STATUS_OK) return status;
-  return is_capturing ? answer(BITEXACT_STATUS_CAPTURING, capturing_text) : BITEXACT_STATUS_OK;
-}
-
 template <class Args>
 int32_t Gate::verify(const Args& call, const Args& expected, bitexact_stream stream, int32_t* verdict) {
   if (builtin()) {
     return fail(BITEXACT_STATUS_WRONG_MODE,
                 "the context's reference_mode is BUILTIN (0); accepted: CALLER (1), set at creation");
   }
-  const Backend::Scope scope(backend_, stream);
+  const int32_t stream_status = backend_.check_stream(stream);
+  if (stream_status != BITEXACT_STATUS_OK) return stream_status;
+  const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
   const auto variant = choose_variant(call);
   const int kernel = kernel_of(call, variant);
   Entry& entry = entries_[kernel];
-  const int32_t status = refuse_capture(stream);
+  bool is_capturing = false;
+  int32_t status = backend_.is_capturing(stream, is_capturing);
   if (status != BITEXACT_STATUS_OK) return status;
+  if (is_capturing) return answer(BITEXACT_STATUS_CAPTURING, capturing_text);
 
   const std::lock_guard<std::mutex> lock(check_);
   const int32_t before = entry.state.load(std::memory_order_acquire);
@@ -298,10 +297,14 @@ int32_t Gate::verify(const Args& call, const Args& expected, bitexact_stream str
 }
 
 int32_t Gate::warm_up(int kernel, bitexact_stream stream) {
-  const Backend::Scope scope(backend_, stream);
+  const int32_t stream_status = backend_.check_stream(stream);
+  if (stream_status != BITEXACT_STATUS_OK) return stream_status;
+  const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
-  const int32_t status = refuse_capture(stream);
+  bool is_capturing = false;
+  const int32_t status = backend_.is_capturing(stream, is_capturing);
   if (status != BITEXACT_STATUS_OK) return status;
+  if (is_capturing) return answer(BITEXACT_STATUS_CAPTURING, capturing_text);
   const std::lock_guard<std::mutex> lock(check_);
   if (entries_[kernel].state.load(std::memory_order_acquire) != BITEXACT_STATE_UNDECIDED)
     return BITEXACT_STATUS_OK;

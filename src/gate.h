@@ -61,7 +61,6 @@ class Gate {
   template <class Args, class Variant>
   int32_t run_checked(int kernel, const Args& call, Variant variant, bitexact_stream stream);
   Finding probe(int kernel, bitexact_stream stream);
-  int32_t refuse_capture(bitexact_stream stream);
 
   // Takes a finding into the story; returns whether it declines.
   bool record(int kernel, const Finding& finding, int32_t basis);
