@@ -53,8 +53,8 @@ class Bench:
         if self.file:
             self.file.write_text(json.dumps(self.result, indent=1) + "\n", encoding="utf-8")
 
-    def works(self, case: Any, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, float], list[Any]]:
-        """Works by name, shares of equal bits, and rows of those that cannot run."""
+    def works(self, case: Any, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
+        """Works by name, what is known of each already, and rows of those that cannot run."""
         torch._dynamo.reset()
         count = self.timer.sets(case.input_elements * case.dtype.itemsize)
         flats = sets_of(case, count, self.device)
@@ -63,7 +63,7 @@ class Bench:
         works: dict[str, Callable[[int], Any]] = {
             name: (lambda i, f=call: f(flats[i])) for name, call in limits(case).items()
         }
-        shares: dict[str, float] = {}
+        known: dict[str, dict[str, Any]] = {}
         rows = []
         truth = None
         for name, factory in self.peers.items():
@@ -73,14 +73,17 @@ class Bench:
                 call = factory(case, tables)
                 result = call(*case.inputs(flats[0].clone()))
                 truth = result if name == "eager" else truth
-                shares[name] = equal_share(truth, result)
+                known[name] = {"equal_bits": equal_share(truth, result)}
+                known[name]["in_place"] = name in IN_PLACE and case.operation == "rope"
                 works[name] = lambda i, f=call: f(*inputs[i])
+                if getattr(call, "accepted", True) is False:
+                    known[name]["note"] = "declined by its own check: eager ran"
             except Unsupported as why:
                 rows.append({"work": name, "reason": str(why)})
             except Exception as error:
                 rows.append({"work": name, "reason": reason(error)})
             self.timer.synchronize()
-        return works, shares, rows
+        return works, known, rows
 
     def run(self, case: Any, names: tuple[str, ...], into: str) -> None:
         entry: dict[str, Any] = {"case": case.name, "operation": case.operation, "tokens": case.tokens}
@@ -90,18 +93,17 @@ class Bench:
             entry["reason"] = "not measured: out of time"
             return self.write()
         with torch.inference_mode():
-            works, shares, entry["works"] = self.works(case, names)
+            works, known, entry["works"] = self.works(case, names)
             sets = self.timer.sets(case.input_elements * case.dtype.itemsize)
             timings, failures = self.timer.measure(works, sets, case.moved_bytes, self.seconds)
         copy_us = min((timings[name].median_us for name in LIMITS if name in timings), default=None)
         entry["sets"] = sets
         for name, timing in timings.items():
             row = {"work": name, **asdict(timing), "gb_per_s": case.moved_bytes / timing.median_us / 1e3}
-            row["equal_bits"] = shares.get(name)
             row["ratio_to_copy"] = copy_us / timing.median_us if copy_us else None
-            row["in_place"] = name in IN_PLACE and case.operation == "rope"
+            row |= known.get(name, {})
             entry["works"].append(row)
-            share = "" if row["equal_bits"] is None else f"{100 * row['equal_bits']:9.4f} % equal"
+            share = f"{100 * row['equal_bits']:9.4f} % equal" if "equal_bits" in row else ""
             print(
                 f"{case.name:52} {name:31} {timing.median_us:9.2f} us {row['gb_per_s']:6.0f} GB/s "
                 f"host {timing.host_us:6.1f} us {share}",

@@ -15,6 +15,7 @@ Tensor = torch.Tensor
 def load(library: Path) -> Any:
     """The ctypes binding of this checkout, or an installed one, on the library named."""
     os.environ["BITEXACT_LIBRARY"] = str(library.resolve())
+    os.environ["BITEXACT_GATE"] = "strict"  # the Python package must not fall back to eager unseen
     sys.path.append(str(Path(__file__).resolve().parent.parent / "bindings" / "python" / "src"))
     from libbitexact import capi
 
