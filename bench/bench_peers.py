@@ -92,10 +92,20 @@ class Bench:
         if time.monotonic() > self.deadline:
             entry["reason"] = "not measured: out of time"
             return self.write()
-        with torch.inference_mode():
-            works, known, entry["works"] = self.works(case, names)
-            sets = self.timer.sets(case.input_elements * case.dtype.itemsize)
-            timings, failures = self.timer.measure(works, sets, case.moved_bytes, self.seconds)
+        try:
+            with torch.inference_mode():
+                self.measure(case, names, entry)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+        except Exception as error:  # of the device or of its memory: that of a peer has been caught
+            entry["reason"] = reason(error)
+            print(f"{case.name}: {entry['reason']}", flush=True)
+        self.write()
+
+    def measure(self, case: Any, names: tuple[str, ...], entry: dict[str, Any]) -> None:
+        works, known, entry["works"] = self.works(case, names)
+        sets = self.timer.sets(case.input_elements * case.dtype.itemsize)
+        timings, failures = self.timer.measure(works, sets, case.moved_bytes, self.seconds)
         copy_us = min((timings[name].median_us for name in LIMITS if name in timings), default=None)
         entry["sets"] = sets
         for name, timing in timings.items():
@@ -113,9 +123,6 @@ class Bench:
         for row in entry["works"]:
             if "reason" in row:
                 print(f"{case.name:52} {row['work']:31} {row['reason']}", flush=True)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.write()
 
 
 def main() -> int:
@@ -124,7 +131,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the program")
     parser.add_argument("--filter", default="", help="only cases whose name holds this")
-    parser.add_argument("--budget", type=float, default=140, help="seconds after which no case is begun")
+    parser.add_argument("--budget", type=float, default=125, help="seconds after which no case is begun")
     parser.add_argument("--seconds", type=float, default=0.3, help="of replays a case")
     arguments = parser.parse_args()
     torch.manual_seed(0)

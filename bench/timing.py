@@ -43,9 +43,10 @@ def quantiles(samples: list[float]) -> tuple[float, float, float]:
 
 
 def host_us(work: Work, sets: int, synchronize: Callable[[], None]) -> float:
-    """Median time for which a call keeps the host, with room in the launch queue."""
-    samples = []
-    for _ in range(7):
+    """Median time for which a call keeps the host, with room in the launch queue; for 0.2 seconds at most."""
+    samples: list[float] = []
+    first = time.perf_counter()
+    while len(samples) < 7 and (not samples or time.perf_counter() - first < 0.2):
         begin = time.perf_counter()
         for i in range(20):
             work(i % sets)
@@ -80,8 +81,6 @@ class CudaTimer:
     def __init__(self) -> None:
         self.cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         self.other = torch.ones(3 * self.cache_bytes // 4, device="cuda")
-        self.pool = torch.cuda.graph_pool_handle()
-        self.driver = ctypes.CDLL("libcuda.so.1")
 
     def sets(self, set_bytes: int) -> int:
         return min(max(3 * self.cache_bytes // set_bytes + 2, 2), MOST_SETS)
@@ -90,14 +89,20 @@ class CudaTimer:
         torch.cuda.synchronize()
 
     def nodes(self, graph: torch.cuda.CUDAGraph) -> int | None:
-        count = ctypes.c_size_t()
-        status = self.driver.cuGraphGetNodes(ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(count))
+        try:
+            get_nodes = ctypes.CDLL("libcuda.so.1").cuGraphGetNodes
+            count = ctypes.c_size_t()
+            status = get_nodes(ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(count))
+        except (OSError, AttributeError, RuntimeError):
+            return None  # a number less in the report
         return count.value if status == 0 else None
 
-    def capture(self, work: Work, sets: int, launches: int) -> tuple[torch.cuda.CUDAGraph, float | None]:
+    def capture(
+        self, work: Work, sets: int, launches: int, pool: Any
+    ) -> tuple[torch.cuda.CUDAGraph, float | None]:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         outputs: list[Any] = [None] * sets  # kept for a whole turn, so that outputs rotate too
-        with torch.cuda.graph(graph, pool=self.pool):
+        with torch.cuda.graph(graph, pool=pool):
             for i in range(launches):
                 outputs[i % sets] = work(i % sets)
         del outputs
@@ -123,6 +128,7 @@ class CudaTimer:
     ) -> tuple[dict[str, Timing], dict[str, str]]:
         """Timings by name, and why the others have none."""
         failures, hosts, graphs, nodes = {}, {}, {}, {}
+        pool = torch.cuda.graph_pool_handle()  # one for all: nobody reads the outputs of a replay
         turn_us = sets * max(1.5, moved_bytes / 4.5e6)
         launches = sets * max(1, min(16, int(500 / turn_us)))
         for name, work in works.items():
@@ -131,7 +137,7 @@ class CudaTimer:
                     work(i)
                 torch.cuda.synchronize()
                 hosts[name] = host_us(work, sets, torch.cuda.synchronize)
-                graphs[name], nodes[name] = self.capture(work, sets, launches)
+                graphs[name], nodes[name] = self.capture(work, sets, launches, pool)
             except Exception as error:
                 failures[name] = reason(error)
                 torch.cuda.synchronize()  # raises again where the device is lost
