@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Whole models, eager against the same with bitexact mounted: latency, equality of the output's bytes, and where
-the time between matrix products and attention is left."""
+"""Whole models, eager against the same with bitexact mounted: latency, equality of the output's bytes, and
+where the time between matrix products and attention is left."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import hashlib
 import json
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -42,7 +43,9 @@ class Clock:
         return (time.perf_counter() - begin) * 1e3
 
 
-def in_turns(clock: Clock, calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, dict[str, float]]:
+def in_turns(
+    clock: Clock, calls: dict[str, Callable[[], Any]], seconds: float
+) -> dict[str, dict[str, float]]:
     """Medians and spreads in milliseconds, calls in turns."""
     once = sum(clock.milliseconds(call) for call in calls.values())
     rounds = min(max(int(seconds * 1e3 / once), 5), 51)
@@ -86,7 +89,10 @@ def parts_ms(call: Callable[[], Any], cuda: bool) -> dict[str, float]:
         if on_device and is_own(event.name):  # launched from outside PyTorch
             add("rope" if "rope" in event.name else "silu_mul", event.time_range.elapsed_us())
         elif not on_device and cuda:
-            add(owner(event), sum(k.duration for k in event.kernels if not is_own(k.name) and not is_part(k.name)))
+            add(
+                owner(event),
+                sum(k.duration for k in event.kernels if not is_own(k.name) and not is_part(k.name)),
+            )
         elif not on_device:
             add(owner(event), event.self_cpu_time_total)
     return {name: ms for name, ms in sums.items() if ms > 0}
@@ -189,9 +195,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=Path, required=True, help="libbitexact.so")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial with tiny models")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial with tiny models"
+    )
     parser.add_argument("--filter", default="", help="only models whose name holds this")
-    parser.add_argument("--seconds", type=float, default=4, help="of timed runs of a model, each with and without graphs")
+    parser.add_argument(
+        "--seconds", type=float, default=4, help="of timed runs of a model, each with and without graphs"
+    )
     arguments = parser.parse_args()
     bench = Bench(arguments)
     equal = bench.run([name for name in SIZES if arguments.filter in name])

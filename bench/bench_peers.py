@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
@@ -26,7 +27,7 @@ GROWTH_PEERS = ("eager", "bitexact")
 
 def equal_share(truth: Any, result: Any) -> float:
     """Share of elements with equal bits."""
-    pairs = list(zip(truth, result)) if isinstance(truth, tuple) else [(truth, result)]
+    pairs = list(zip(truth, result, strict=True)) if isinstance(truth, tuple) else [(truth, result)]
     equal = 0
     for a, b in pairs:
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -129,7 +130,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=Path, required=True, help="libbitexact.so")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the program")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the program"
+    )
     parser.add_argument("--filter", default="", help="only cases whose name holds this")
     parser.add_argument("--budget", type=float, default=125, help="seconds after which no case is begun")
     parser.add_argument("--seconds", type=float, default=0.3, help="of replays a case")

@@ -28,7 +28,9 @@ class SiluMul:
 
     @property
     def name(self) -> str:
-        return f"{self.model} {self.tokens} x {self.width} {short(self.dtype)}{' packed' if self.packed else ''}"
+        return (
+            f"{self.model} {self.tokens} x {self.width} {short(self.dtype)}{' packed' if self.packed else ''}"
+        )
 
     @property
     def input_elements(self) -> int:
@@ -87,10 +89,14 @@ class Rope:
 
     def tables(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """cos and sin of the usual angles, shared by all sets as by the layers of a model."""
-        frequencies = 10000.0 ** -(torch.arange(self.dim // 2, device=device, dtype=torch.float64) * 2 / self.dim)
+        frequencies = 10000.0 ** -(
+            torch.arange(self.dim // 2, device=device, dtype=torch.float64) * 2 / self.dim
+        )
         angles = torch.arange(self.tokens, device=device, dtype=torch.float64)[:, None] * frequencies
         if not self.half_table:
-            angles = angles.repeat_interleave(2, dim=-1) if self.interleaved else torch.cat((angles, angles), -1)
+            angles = (
+                angles.repeat_interleave(2, dim=-1) if self.interleaved else torch.cat((angles, angles), -1)
+            )
         return angles.cos().to(self.table_dtype), angles.sin().to(self.table_dtype)
 
     def halves(self, table: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
-"""A peer of the kind that engines write for themselves: one Triton launch a tensor, each eager rounding kept, and
-a first-use check against eager after which a kernel is used, or never."""
+"""A peer of the kind that engines write for themselves: one Triton launch a tensor, each eager rounding kept,
+and a first-use check against eager after which a kernel is used, or never."""
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -108,6 +109,6 @@ class Gated:
     def __call__(self, *arguments: Any) -> Any:
         if self.accepted is None:
             truth, result = self.eager(*arguments), self.fused(*arguments)
-            pairs = list(zip(truth, result)) if isinstance(truth, tuple) else [(truth, result)]
+            pairs = list(zip(truth, result, strict=True)) if isinstance(truth, tuple) else [(truth, result)]
             self.accepted = all(torch.equal(t.view(torch.uint8), r.view(torch.uint8)) for t, r in pairs)
         return (self.fused if self.accepted else self.eager)(*arguments)

@@ -1,12 +1,13 @@
-"""Three models in plain PyTorch, written as such models are, with seeded weights: where they rotate and where they
-gate, they call what they were given."""
+"""Three models in plain PyTorch, written as such models are, with seeded weights: where they rotate and where
+they gate, they call what they were given."""
 
 from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -91,7 +92,9 @@ class IdeogramBlock(nn.Module):
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, mounts: Mounts, x: Tensor, vector: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        shift1, scale1, gate1, shift2, scale2, gate2 = linear(self.modulation, vector)[:, None].chunk(6, dim=-1)
+        shift1, scale1, gate1, shift2, scale2, gate2 = linear(self.modulation, vector)[:, None].chunk(
+            6, dim=-1
+        )
         h = modulate(self.norm1(x), scale1, shift1)
         q, k, v = (linear(layer, h).unflatten(-1, (self.heads, -1)) for layer in (self.q, self.k, self.v))
         q, k = rotate(mounts, self.q_norm(q), self.k_norm(k), cos, sin)
@@ -116,9 +119,17 @@ class Ideogram(nn.Module):
     def inputs(self, make: Callable[..., Tensor]) -> dict[str, Tensor]:
         tokens, width = self.case.tokens, self.case.q_heads * self.case.dim
         cos, sin = self.case.tables(make(1).device)
-        return {"x": make(1, tokens, width), "prompt": make(1, width), "none": make(1, width), "cos": cos, "sin": sin}
+        return {
+            "x": make(1, tokens, width),
+            "prompt": make(1, width),
+            "none": make(1, width),
+            "cos": cos,
+            "sin": sin,
+        }
 
-    def forward(self, mounts: Mounts, x: Tensor, prompt: Tensor, none: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(
+        self, mounts: Mounts, x: Tensor, prompt: Tensor, none: Tensor, cos: Tensor, sin: Tensor
+    ) -> Tensor:
         passes = []
         for vector in (prompt, none):
             h = x
@@ -179,7 +190,9 @@ class FluxSingle(nn.Module):
     def forward(self, mounts: Mounts, x: Tensor, vector: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         width = x.shape[-1]
         shift, scale, gate = linear(self.modulation, F.silu(vector))[:, None].chunk(3, dim=-1)
-        qkv, inner = linear(self.inward, modulate(layer_norm(x), scale, shift)).split([3 * width, 4 * width], dim=-1)
+        qkv, inner = linear(self.inward, modulate(layer_norm(x), scale, shift)).split(
+            [3 * width, 4 * width], dim=-1
+        )
         q, k, v = qkv.unflatten(-1, (3, self.heads, -1)).unbind(2)
         q, k = rotate(mounts, self.q_norm(q), self.k_norm(k), cos, sin)
         with part("cat"):
@@ -257,7 +270,9 @@ class LlamaBlock(nn.Module):
 class Llama(nn.Module):
     """One token for each of several sequences whose caches are full but for it."""
 
-    def __init__(self, layers: int, heads: int, kv_heads: int, dim: int, inner: int, batch: int, past: int) -> None:
+    def __init__(
+        self, layers: int, heads: int, kv_heads: int, dim: int, inner: int, batch: int, past: int
+    ) -> None:
         super().__init__()
         self.case = Rope("Llama-3 8B", batch, heads, kv_heads, dim)
         self.past = past
@@ -269,7 +284,12 @@ class Llama(nn.Module):
         cos, sin = case.tables(make(1).device)
         cache = make(len(self.blocks), 2, case.tokens, self.past + 1, case.k_heads, case.dim)
         last = [table[-1:].expand(case.tokens, -1).contiguous() for table in (cos, sin)]
-        return {"x": make(case.tokens, 1, case.q_heads * case.dim), "cache": cache, "cos": last[0], "sin": last[1]}
+        return {
+            "x": make(case.tokens, 1, case.q_heads * case.dim),
+            "cache": cache,
+            "cos": last[0],
+            "sin": last[1],
+        }
 
     def forward(self, mounts: Mounts, x: Tensor, cache: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         for i, block in enumerate(self.blocks):

@@ -7,8 +7,9 @@ operation; any other exception, a missing package among them, is that peer's row
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 import torch
 

@@ -142,16 +142,20 @@ def parts(models: Any, path: Path) -> None:
     """Device time of a step outside matrix products and attention, by part."""
     entries = [m for m in models["models"] if m["parts_ms"]]
     names = sorted({n for m in entries for p in m["parts_ms"].values() for n in p} - {"linear", "attention"})
-    palette = dict(zip(names, ["#d9534f", "#4f8fd6", "#57a55a", "#e39b35", "#7c6fd0", "#3fa7a0", "#b868c0", INK] * 2))
+    palette = dict(
+        zip(names, ["#d9534f", "#4f8fd6", "#57a55a", "#e39b35", "#7c6fd0", "#3fa7a0", "#b868c0", INK] * 2)
+    )
     figure, axes = plt.subplots(1, len(entries), figsize=(10, 4.2))
     for axis, model in zip(axes if len(entries) > 1 else [axes], entries):
-        for at, (which, found) in enumerate(model["parts_ms"].items()):
+        for at, found in enumerate(model["parts_ms"].values()):
             bottom = 0.0
             for name in names:
                 height = found.get(name, 0.0)
                 axis.bar(at, height, bottom=bottom, color=palette[name], label=name, width=0.6)
                 bottom += height
-            axis.text(at, bottom, f"{bottom:.1f} of {sum(found.values()):.1f}", ha="center", va="bottom", fontsize=8)
+            axis.text(
+                at, bottom, f"{bottom:.1f} of {sum(found.values()):.1f}", ha="center", va="bottom", fontsize=8
+            )
         axis.set_xticks(range(len(model["parts_ms"])), list(model["parts_ms"]))
         axis.margins(y=0.12)
         axis.grid(visible=False, axis="x")
@@ -163,7 +167,9 @@ def parts(models: Any, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path(__file__).resolve().parent.parent / "docs" / "results")
+    parser.add_argument(
+        "--results", type=Path, default=Path(__file__).resolve().parent.parent / "docs" / "results"
+    )
     results = parser.parse_args().results
     drawings = {"peers.json": [roofline, equal_bits, growth], "models.json": [parts]}
     for source, functions in drawings.items():

@@ -27,7 +27,10 @@ def fastest(works: list[Any], start: str) -> Any:
 def program(data: Any) -> list[str]:
     """One program's shapes: kernels held against their limits, or plain medians."""
     lines = ["", f"## {data['title']}", "", f"{data['build']}; CUDA driver {data['driver']}.", ""]
-    empty = next((s["works"][0]["median_us"] for s in data["shapes"] if s["shape"] == "empty kernel" and "works" in s), None)
+    empty = next(
+        (s["works"][0]["median_us"] for s in data["shapes"] if s["shape"] == "empty kernel" and "works" in s),
+        None,
+    )
     held, others, failed = [], [], []
     for shape in data["shapes"]:
         works = shape.get("works", [])
@@ -39,7 +42,12 @@ def program(data: Any) -> list[str]:
         elif shape["bytes"] and limit and own:
             spread = f"{own['p10_us']:.2f} to {own['p90_us']:.2f}"
             held.append([shape["shape"], limit["work"].removeprefix("plain "), number(limit["median_us"])])
-            held[-1] += [number(own["median_us"]), spread, number(own["tb_per_s"]), number(own["ratio_to_limit"], 3)]
+            held[-1] += [
+                number(own["median_us"]),
+                spread,
+                number(own["tb_per_s"]),
+                number(own["ratio_to_limit"], 3),
+            ]
             held[-1].append(number(copy["median_us"] / own["median_us"], 3) if copy else "-")
             held[-1].append(number(own["median_us"] - empty) if empty and own["median_us"] < 20 else "-")
         else:
@@ -48,7 +56,15 @@ def program(data: Any) -> list[str]:
                 others.append([shape["shape"], w["work"], number(w["median_us"], 3), number(w["p10_us"], 3)])
                 others[-1] += [number(w["p90_us"], 3), ratio]
     if held:
-        head = ["shape", "fastest plain kernel", "its us", "bitexact us", "p10 to p90", "TB/s", "ratio to plain"]
+        head = [
+            "shape",
+            "fastest plain kernel",
+            "its us",
+            "bitexact us",
+            "p10 to p90",
+            "TB/s",
+            "ratio to plain",
+        ]
         lines += table([*head, "ratio to cudaMemcpy", "us over an empty kernel"], held) + [""]
     if others:
         lines += table(["what", "work", "median us", "p10", "p90", "times the plain one"], others) + [""]
@@ -77,8 +93,19 @@ def peers(data: Any) -> list[str]:
         if own and others:
             best = min(others, key=lambda w: w["median_us"])
             rows.append([entry["case"], number(own["median_us"]), best["work"], number(best["median_us"])])
-            rows[-1] += [number(best["median_us"] / own["median_us"], 3), share(best), number(own["ratio_to_copy"], 3)]
-    head = ["shape", "bitexact us", "fastest peer", "its us", "its time over bitexact's", "its bits equal to eager"]
+            rows[-1] += [
+                number(best["median_us"] / own["median_us"], 3),
+                share(best),
+                number(own["ratio_to_copy"], 3),
+            ]
+    head = [
+        "shape",
+        "bitexact us",
+        "fastest peer",
+        "its us",
+        "its time over bitexact's",
+        "its bits equal to eager",
+    ]
     lines += table([*head, "bitexact: ratio to copy"], rows)
     lines += ["", "## Everything", ""] + every(data["cases"])
     lines += ["", "## Growth with tokens", ""] + every(data["growth"])
@@ -98,7 +125,9 @@ def every(entries: list[Any]) -> list[str]:
         for w in entry["works"]:
             if "median_us" in w:
                 name = w["work"] + (" (in place)" if w.get("in_place") else "")
-                rows.append([entry["case"], name, number(w["median_us"]), f"{w['p10_us']:.2f} to {w['p90_us']:.2f}"])
+                rows.append(
+                    [entry["case"], name, number(w["median_us"]), f"{w['p10_us']:.2f} to {w['p90_us']:.2f}"]
+                )
                 rows[-1] += [number(w["gb_per_s"], 0), number(w["ratio_to_copy"], 3), share(w)]
                 rows[-1] += [number(w["launches"], 0), number(w["host_us"], 1)]
     head = ["shape", "work", "median us", "p10 to p90", "GB/s", "ratio to copy", "bits equal to eager"]
@@ -119,12 +148,15 @@ def models(data: Any) -> list[str]:
             runs.append([model["model"], name, number(run["median_ms"], 3), spread, f"{change:+.1f} %"])
             runs[-1].append(f"`{run['sha256'][:16]}`")
         equal = "equal bytes in every run" if model.get("equal") else "NOT EQUAL"
-        kinds.append(f"- {model['model']}: {equal if base else 'not measured'} {model.get('reason', '')} {model.get('shape')}")
+        outcome = f"{equal if base else 'not measured'} {model.get('reason', '')}"
+        kinds.append(f"- {model['model']}: {outcome} {model.get('shape')}")
         names = sorted({name for found in model["parts_ms"].values() for name in found})
         for name in names:
             both = [model["parts_ms"].get(which, {}).get(name) for which in ("eager", "bitexact")]
             parts.append([model["model"], name, *(number(value, 3) for value in both)])
     lines = [machine(data), "", *kinds, ""]
-    lines += table(["model", "run", "median ms", "least to greatest", "against eager", "SHA-256 of the output"], runs)
+    lines += table(
+        ["model", "run", "median ms", "least to greatest", "against eager", "SHA-256 of the output"], runs
+    )
     lines += ["", "## Milliseconds on the device, by part", ""]
     return lines + table(["model", "part", "eager", "bitexact"], parts)

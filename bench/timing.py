@@ -1,9 +1,9 @@
 """Times works against each other, device time and host time.
 
-On a GPU each work is captured once as a CUDA graph that goes through many sets of buffers, inputs and outputs, and
-the graphs are replayed in turns. Where all sets together are no larger than the cache three times, something else
-is read through the cache before each replay. A replay is queued behind a kernel that sleeps, so that the time
-between its two events is the device's alone.
+On a GPU each work is captured once as a CUDA graph that goes through many sets of buffers, inputs and
+outputs, and the graphs are replayed in turns. Where all sets together are no larger than the cache three
+times, something else is read through the cache before each replay. A replay is queued behind a kernel that
+sleeps, so that the time between its two events is the device's alone.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
