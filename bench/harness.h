@@ -67,7 +67,8 @@ struct Rotation {
 // millisecond or more if each moves `moved_bytes`.
 Rotation rotation(int64_t set_bytes, int64_t moved_bytes);
 
-// Replays for about `seconds`, though at least 9 rounds, and notes in `rotation` how many it were.
+// Replays for about `seconds`, though at least 9 rounds, and notes in `rotation` how many it were. With 0 seconds
+// each work is launched once and nothing is measured.
 std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotation, double seconds);
 
 }  // namespace bench

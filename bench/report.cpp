@@ -46,7 +46,9 @@ Report::Report(int argc, char** argv, const std::string& title) : title_(title) 
   CLI::App app(title);
   app.add_option("--json", options_.json, "write all numbers into this file");
   app.add_option("--filter", options_.filter, "only shapes whose name holds this");
-  app.add_option("--seconds", options_.seconds, "of replays a shape")->check(CLI::PositiveNumber);
+  app.add_option("--seconds", options_.seconds,
+                 "of replays a shape; 0 launches each work once, for a profiler")
+      ->check(CLI::NonNegativeNumber);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -11,7 +11,7 @@ namespace bench {
 
 struct Options {
   std::string json, filter;
-  double seconds = 0.2;  // of replays a shape
+  double seconds = 0.2;  // of replays a shape; 0: each work once
 };
 
 class Report {
