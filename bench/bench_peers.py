@@ -37,6 +37,15 @@ def equal_share(truth: Any, result: Any) -> float:
     return equal / sum(a.numel() for a, _ in pairs)
 
 
+def python_backend() -> str:
+    """How the Python package calls the library."""
+    try:
+        from libbitexact import _backend
+    except ImportError as error:
+        return reason(error)
+    return _backend.name
+
+
 class Bench:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.device = torch.device(arguments.device)
@@ -45,9 +54,10 @@ class Bench:
         self.seconds = arguments.seconds
         capi = load(arguments.library)
         self.peers = all_peers(Fused(capi, self.device))
+        package = python_backend()
         self.timer = timer(self.device)
         head = {"title": "bitexact beside its peers", **describe(self.device), "build": capi.build_info()}
-        self.result: dict[str, Any] = {**head, "cases": [], "growth": []}
+        self.result: dict[str, Any] = {**head, "python_package": package, "cases": [], "growth": []}
 
     def write(self) -> None:
         """After each case, so that a run that is stopped leaves what it has."""

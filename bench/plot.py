@@ -141,6 +141,8 @@ def growth(peers: Any, path: Path) -> None:
 def parts(models: Any, path: Path) -> None:
     """Device time of a step outside matrix products and attention, by part."""
     entries = [m for m in models["models"] if m["parts_ms"]]
+    if not entries:
+        return print(f"no model was profiled: no {path.name}")
     names = sorted({n for m in entries for p in m["parts_ms"].values() for n in p} - {"linear", "attention"})
     palette = dict(
         zip(names, ["#d9534f", "#4f8fd6", "#57a55a", "#e39b35", "#7c6fd0", "#3fa7a0", "#b868c0", INK] * 2)
@@ -173,6 +175,9 @@ def main() -> None:
     results = parser.parse_args().results
     drawings = {"peers.json": [roofline, equal_bits, growth], "models.json": [parts]}
     for source, functions in drawings.items():
+        if not (results / source).exists():
+            print(f"{results / source} is not there: nothing drawn from it")
+            continue
         data = json.loads((results / source).read_text(encoding="utf-8"))
         for function in functions:
             function(data, results / f"{function.__name__}.svg")

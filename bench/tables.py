@@ -79,7 +79,7 @@ def machine(data: Any) -> str:
 
 
 def peers(data: Any) -> list[str]:
-    lines = [machine(data), "", "## The fastest peer", ""]
+    lines = [f"{machine(data)} Python package: {data['python_package']}.", "", "## The fastest peer", ""]
     rows, missing = [], {}
     for entry in data["cases"]:
         timed = [w for w in entry["works"] if "median_us" in w]
