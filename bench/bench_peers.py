@@ -54,6 +54,10 @@ class Bench:
         self.seconds = arguments.seconds
         capi = load(arguments.library)
         self.peers = all_peers(Fused(capi, self.device))
+        if unknown := set(arguments.without) - set(self.peers):
+            raise SystemExit(f"--without {unknown.pop()!r}; accepted: {', '.join(map(repr, self.peers))}")
+        for name in arguments.without:
+            del self.peers[name]
         package = python_backend()
         self.timer = timer(self.device)
         head = {"title": "bitexact beside its peers", **describe(self.device), "build": capi.build_info()}
@@ -144,6 +148,7 @@ def main() -> int:
         "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a trial of the program"
     )
     parser.add_argument("--filter", default="", help="only cases whose name holds this")
+    parser.add_argument("--without", action="append", default=[], help="a peer to leave out; may be repeated")
     parser.add_argument("--budget", type=float, default=125, help="seconds after which no case is begun")
     parser.add_argument("--seconds", type=float, default=0.3, help="of replays a case")
     arguments = parser.parse_args()

@@ -101,16 +101,39 @@ class CudaTimer:
     def capture(
         self, work: Work, sets: int, launches: int, pool: Any
     ) -> tuple[torch.cuda.CUDAGraph, float | None]:
+        """A graph of so many calls, and its nodes for each."""
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         outputs: list[Any] = [None] * sets  # kept for a whole turn, so that outputs rotate too
-        with torch.cuda.graph(graph, pool=pool):
-            for i in range(launches):
-                outputs[i % sets] = work(i % sets)
-        del outputs
+        failure: Exception | None = None
+        try:
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                try:
+                    for i in range(launches):
+                        outputs[i % sets] = work(i % sets)
+                except Exception as error:  # the capture must be ended first
+                    failure = error
+        except Exception as error:
+            self.abandon(pool)
+            raise failure or error from error
+        if failure is not None:
+            raise failure
         nodes = self.nodes(graph)
+        if nodes is not None and nodes < launches:
+            raise RuntimeError(f"{launches} calls left {nodes} nodes in the graph: launched past the capture")
+        del outputs
         graph.replay()
         torch.cuda.synchronize()
         return graph, None if nodes is None else nodes / launches
+
+    def abandon(self, pool: Any) -> None:
+        """Undoes what a capture that could not be ended leaves behind: it would spoil every later one."""
+        torch.cuda.set_stream(torch.cuda.default_stream())
+        device = torch.cuda.current_device()
+        for undo in (torch._C._cuda_endAllocateToPool, torch._C._cuda_releasePool):
+            try:
+                undo(device, pool)
+            except RuntimeError as error:
+                print(f"after a failed capture: {reason(error)}", flush=True)
 
     def replay(self, graph: torch.cuda.CUDAGraph, cold: bool) -> float:
         """Microseconds of a replay."""
