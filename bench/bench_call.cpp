@@ -10,6 +10,7 @@
 #include "inputs.h"
 #include "plain.h"
 #include "report.h"
+#include "variants.h"
 
 namespace {
 

@@ -1,6 +1,7 @@
 #include "self_check.h"
 
 #include "probe.h"
+#include "variants.h"
 
 namespace bitexact {
 namespace {
