@@ -70,6 +70,20 @@ class FaultyBackend : public bitexact::Backend {
     before_download();
     return download_status != 0 ? injected(download_status) : inner_->download(to, from, bytes, stream);
   }
+  int32_t certify_fill(const bitexact::CertifyArgs<bitexact::SiluMulArgs>& a, bitexact_stream stream) override {
+    return inner_->certify_fill(a, stream);
+  }
+  int32_t certify_fill(const bitexact::CertifyArgs<bitexact::RopeArgs>& a, bitexact_stream stream) override {
+    return inner_->certify_fill(a, stream);
+  }
+  int32_t certify_tally(const bitexact::CertifyArgs<bitexact::SiluMulArgs>& a, uint64_t first_key,
+                        bitexact::Tally* tally, bitexact_stream stream) override {
+    return inner_->certify_tally(a, first_key, tally, stream);
+  }
+  int32_t certify_tally(const bitexact::CertifyArgs<bitexact::RopeArgs>& a, uint64_t first_key,
+                        bitexact::Tally* tally, bitexact_stream stream) override {
+    return inner_->certify_tally(a, first_key, tally, stream);
+  }
   unsigned long long* position_errors() override { return inner_->position_errors(); }
   int32_t read_position_errors(int64_t& count) override { return inner_->read_position_errors(count); }
   void describe(bitexact_context_info& info) const override { inner_->describe(info); }
