@@ -93,7 +93,7 @@ BITEXACT_BOTH inline uint64_t sample(Dtype dtype, uint64_t h) {
     case 0:
     case 1: return any_bits(dtype, h);
     case 2: return special(dtype, h);
-    case 3: return moderate(dtype, h, 0);                         // a power of two keeps the other factor's bits
+    case 3: return moderate(dtype, h, 0);  // a power of two keeps the other factor's bits
     case 4: return moderate(dtype, h, h << 8 & h << 20 & h << 33);  // few bits: products and sums hit ties
     default: return moderate(dtype, h, h >> 8);
   }
@@ -157,13 +157,16 @@ BITEXACT_BOTH inline RopeInput certify_input(const CertifyArgs<RopeArgs>& a, int
   uint64_t h = mix(~(part << 22 | slot));
   const uint64_t entries = h >> 4 & 7;
   in.c1 = certify::sample(t_dtype, h);
-  in.s1 = entries == 0 ? in.c1 : certify::sample(t_dtype, h = mix(h));  // with x1 == x2 the first output cancels
+  in.s1 =
+      entries == 0 ? in.c1 : certify::sample(t_dtype, h = mix(h));  // with x1 == x2 the first output cancels
   in.c2 = a.call.full_table ? certify::sample(t_dtype, h = mix(h)) : in.c1;
   in.s2 = a.call.full_table ? certify::sample(t_dtype, h = mix(h)) : in.s1;
   h = mix(part << 22 | at);
   const uint64_t kind = h >> 4 & 15;
   in.x1 = certify::sample(x_dtype, h);
-  in.x2 = kind == 0 ? in.x1 : kind == 1 ? in.x1 ^ certify::sign_bit(x_dtype) : certify::sample(x_dtype, mix(h));
+  in.x2 = kind == 0   ? in.x1
+          : kind == 1 ? in.x1 ^ certify::sign_bit(x_dtype)
+                      : certify::sample(x_dtype, mix(h));
   if (kind == 2 && x_dtype == t_dtype) in.x1 = in.s1, in.x2 = in.c1;  // x1 * c1 - x2 * s1 cancels
   if (kind == 3 && x_dtype == t_dtype) in.x1 = in.c2, in.x2 = in.s2;
   return in;
@@ -218,7 +221,10 @@ BITEXACT_BOTH void certify_judge(const CertifyArgs<SiluMulArgs>& a, int64_t i, T
   const uint64_t place = static_cast<uint64_t>(a.part) << 22 | static_cast<uint64_t>(i);
   const uint64_t key = a.sweep == Sweep::pairs ? in.gate << 16 | in.up : place;
   take(0, Judged{reference::load_bits(a.call.out.data, i, a.call.dtype),
-                 reference::silu_mul(in.gate, in.up, a.call), {in.gate, in.up, 0, 0}, key, a.digested});
+                 reference::silu_mul(in.gate, in.up, a.call),
+                 {in.gate, in.up, 0, 0},
+                 key,
+                 a.digested});
 }
 
 template <class Take>
@@ -236,9 +242,15 @@ BITEXACT_BOTH void certify_judge(const CertifyArgs<RopeArgs>& a, int64_t i, Take
   const uint64_t place = (static_cast<uint64_t>(a.part) << 22 | static_cast<uint64_t>(i)) << 1;
   const uint64_t first = samples ? place : in.x1 << 16 | in.c1;
   const uint64_t second = samples ? place | 1 : in.x1 << 16 | in.x2;
-  take(0, Judged{actual(false), expected.first, {in.x1, in.x2, in.c1, in.s1}, first,
+  take(0, Judged{actual(false),
+                 expected.first,
+                 {in.x1, in.x2, in.c1, in.s1},
+                 first,
                  a.digested && a.sweep != Sweep::sums});
-  take(1, Judged{actual(true), expected.second, {in.x1, in.x2, in.c2, in.s2}, second,
+  take(1, Judged{actual(true),
+                 expected.second,
+                 {in.x1, in.x2, in.c2, in.s2},
+                 second,
                  a.digested && a.sweep != Sweep::first_products});
 }
 

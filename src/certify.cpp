@@ -175,10 +175,12 @@ class Run {
       return;
     }
     Finding finding;
-    finding.comparison = {sum_.mismatches, sum_.nan_payload_differences, sum_.key, sum_.expected, sum_.actual};
+    finding.comparison = {sum_.mismatches, sum_.nan_payload_differences, sum_.key, sum_.expected,
+                          sum_.actual};
     const bool first = swept_.finding.comparison.mismatches == 0;
     merge(swept_.finding, finding);
-    if (first && sum_.mismatches != 0) std::copy(std::begin(sum_.inputs), std::end(sum_.inputs), swept_.inputs);
+    if (first && sum_.mismatches != 0)
+      std::copy(std::begin(sum_.inputs), std::end(sum_.inputs), swept_.inputs);
     swept_.digest = sum_.digest;
   }
 
@@ -242,10 +244,8 @@ Swept sweep_parts(Backend& backend, int kernel, int64_t first, int64_t count, bi
 
 int32_t check_certify(const bitexact_certify_params& p, const bitexact_certify_report& r) {
   auto number = [](int64_t x) { return static_cast<long long>(x); };
-  if (p.flags != 0)
-    return fail(BITEXACT_STATUS_UNKNOWN_FIELD, "params->flags is 0x%x; accepted: 0", p.flags);
-  if (r.flags != 0)
-    return fail(BITEXACT_STATUS_UNKNOWN_FIELD, "report->flags is 0x%x; accepted: 0", r.flags);
+  if (p.flags != 0) return fail(BITEXACT_STATUS_UNKNOWN_FIELD, "params->flags is 0x%x; accepted: 0", p.flags);
+  if (r.flags != 0) return fail(BITEXACT_STATUS_UNKNOWN_FIELD, "report->flags is 0x%x; accepted: 0", r.flags);
   if (p.kernel_index < 0 || p.kernel_index >= kernel_count) {
     return fail(BITEXACT_STATUS_INDEX, "params->kernel_index is %lld; accepted: 0 to %d",
                 number(p.kernel_index), kernel_count - 1);
@@ -262,15 +262,17 @@ int32_t check_certify(const bitexact_certify_params& p, const bitexact_certify_r
                 number(p.first_part), number(total));
   }
   if (p.part_count < 0 || p.part_count > total - p.first_part) {
-    return fail(BITEXACT_STATUS_INVALID_VALUE, "params->part_count is %lld; accepted: 0 to %lld, what is left",
-                number(p.part_count), number(total - p.first_part));
+    return fail(BITEXACT_STATUS_INVALID_VALUE,
+                "params->part_count is %lld; accepted: 0 to %lld, what is left", number(p.part_count),
+                number(total - p.first_part));
   }
   if (r.parts_done == 0) {
     const bool empty = r.exhaustive_compared == 0 && r.sampled_compared == 0 && r.mismatches == 0 &&
                        r.nan_payload_differences == 0 && r.digest == 0;
     if (empty) return BITEXACT_STATUS_OK;
-    return fail(BITEXACT_STATUS_INVALID_VALUE,
-                "report->parts_done is 0, but its counts are not; accepted: a report that is zero to begin with");
+    return fail(
+        BITEXACT_STATUS_INVALID_VALUE,
+        "report->parts_done is 0, but its counts are not; accepted: a report that is zero to begin with");
   }
   if (r.kernel_index != p.kernel_index || r.parts_total != total) {
     return fail(BITEXACT_STATUS_INVALID_VALUE,

@@ -27,7 +27,7 @@ struct Plan {
 Plan plan_of(int kernel);
 
 struct Swept {
-  Finding finding;  // as of one check over all these parts
+  Finding finding;                      // as of one check over all these parts
   int64_t exhaustive = 0, sampled = 0;  // elements compared
   uint64_t digest = 0, inputs[4] = {};
 };

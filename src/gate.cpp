@@ -17,7 +17,8 @@ constexpr char capturing_text[] =
     "undecided and the stream is capturing; run the eager chain, or call bitexact_gate_warm_up before a "
     "capture";
 constexpr char certify_capturing_text[] =
-    "a stream is capturing, and a certificate runs on the default stream; certify before or after the capture";
+    "a stream is capturing, and a certificate runs on the default stream; certify before or after the "
+    "capture";
 
 // A complete certificate that the reference agrees with and PyTorch's digest does not.
 Finding other_digest(const bitexact_certify_report& report) {
@@ -365,7 +366,8 @@ void Gate::certified(int kernel) {
   if (builtin()) accept(kernel, BITEXACT_BASIS_CERTIFICATE);
   const std::lock_guard<std::mutex> lock(story_);
   Entry& e = entries_[kernel];
-  if (e.state.load(std::memory_order_relaxed) != BITEXACT_STATE_DECLINED) e.basis |= BITEXACT_BASIS_CERTIFICATE;
+  if (e.state.load(std::memory_order_relaxed) != BITEXACT_STATE_DECLINED)
+    e.basis |= BITEXACT_BASIS_CERTIFICATE;
 }
 
 template int32_t Gate::run(const SiluMulArgs&, bitexact_stream);

@@ -13,7 +13,7 @@ Verdict Kernel::verdict() const {
   if (!complete()) return Verdict::incomplete;
   const bool other_digest = has_golden && report.exhaustive_compared > 0 && report.digest != golden;
   return other_digest || report.exhaustive_compared + report.sampled_compared <= 0 ? Verdict::failed
-                                                                                  : Verdict::equal;
+                                                                                   : Verdict::equal;
 }
 
 int64_t Certificate::count(Verdict verdict) const {
@@ -30,7 +30,8 @@ bool Certificate::proven() const {
 std::string Certificate::headline() const {
   const int64_t failed = count(Verdict::failed);
   const std::string failures =
-      failed == 0 ? "" : "; " + std::to_string(failed) + (failed == 1 ? " kernel differs" : " kernels differ");
+      failed == 0 ? ""
+                  : "; " + std::to_string(failed) + (failed == 1 ? " kernel differs" : " kernels differ");
   if (!error.empty()) return "error, not a certificate" + failures;
   if (cancelled) return "cancelled, not a certificate" + failures;
   if (!finished) return "unfinished, not a certificate" + failures;
@@ -75,7 +76,8 @@ std::vector<Axes> axes_of(const Kernel& kernel) {
             {"products of x2 with sin and cos", "x2", "table entry"},
             {"sums x1 - x2 and x2 + x1", "x1", "x2"}};
   }
-  if (kernel.facts.dtype == BITEXACT_DTYPE_FLOAT32) return {{"every gate", "gate, high bits", "gate, next bits"}};
+  if (kernel.facts.dtype == BITEXACT_DTYPE_FLOAT32)
+    return {{"every gate", "gate, high bits", "gate, next bits"}};
   return {{"every pair of gate and up", "gate", "up"}};
 }
 

@@ -54,18 +54,19 @@ std::string to_json(const Certificate& c) {
                  {"selection", c.selection},
                  {"started", c.started},
                  {"seconds", c.seconds},
-                 {"device", {{"name", c.device},
-                             {"architecture", c.facts.architecture},
-                             {"image", image_name(c.facts.image)},
-                             {"image_architecture", c.facts.image_architecture},
-                             {"driver_version", c.facts.driver_version},
-                             {"runtime_version", c.facts.runtime_version}}},
+                 {"device",
+                  {{"name", c.device},
+                   {"architecture", c.facts.architecture},
+                   {"image", image_name(c.facts.image)},
+                   {"image_architecture", c.facts.image_architecture},
+                   {"driver_version", c.facts.driver_version},
+                   {"runtime_version", c.facts.runtime_version}}},
                  {"library", c.build},
                  {"golden_digests_of", c.golden_origin},
                  {"counts", json::object()},
                  {"kernels", kernels}};
-  for (const Verdict verdict : {Verdict::equal, Verdict::failed, Verdict::incomplete, Verdict::not_run,
-                                Verdict::unsupported}) {
+  for (const Verdict verdict :
+       {Verdict::equal, Verdict::failed, Verdict::incomplete, Verdict::not_run, Verdict::unsupported}) {
     object["counts"][text_of(verdict)] = c.count(verdict);
   }
   return object.dump(1) + "\n";

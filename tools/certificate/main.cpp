@@ -119,8 +119,8 @@ int certify(const Options& options) {
       std::fprintf(stderr, "differs: %s: %" PRId64 " elements\n", k.name.c_str(), k.report.mismatches);
     }
   }
-  std::printf("%s\n%s on %s: %" PRId64 " kernels equal, %" PRId64 " differ, %" PRId64 " not supported, %" PRId64
-              " not swept to the end, %.1f s\n",
+  std::printf("%s\n%s on %s: %" PRId64 " kernels equal, %" PRId64 " differ, %" PRId64
+              " not supported, %" PRId64 " not swept to the end, %.1f s\n",
               c.headline().c_str(), c.selection.c_str(), c.device.c_str(), c.count(Verdict::equal),
               c.count(Verdict::failed), c.count(Verdict::unsupported),
               c.count(Verdict::incomplete) + c.count(Verdict::not_run), c.seconds);

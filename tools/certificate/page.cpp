@@ -83,7 +83,9 @@ Map added(const std::vector<const Kernel*>& kernels, size_t sweep) {
 }
 
 // From the five high bits of a float to its place on the number line, least first.
-int line_place(int bits) { return bits < tiles_a_side / 2 ? tiles_a_side / 2 + bits : tiles_a_side - 1 - bits; }
+int line_place(int bits) {
+  return bits < tiles_a_side / 2 ? tiles_a_side / 2 + bits : tiles_a_side - 1 - bits;
+}
 
 constexpr int cell = 8, margin = 46, side = tiles_a_side * cell;
 
@@ -92,12 +94,15 @@ void axis_ticks(std::ostringstream& o, bool horizontal) {
     double at;
     const char* text;
   };
-  for (const Tick& tick : {Tick{0.5, "\u2212NaN"}, {8.5, "\u22121"}, {16, "\u00b10"}, {23.5, "1"}, {31.5, "NaN"}}) {
+  for (const Tick& tick :
+       {Tick{0.5, "\u2212NaN"}, {8.5, "\u22121"}, {16, "\u00b10"}, {23.5, "1"}, {31.5, "NaN"}}) {
     const double along = tick.at * cell;
     if (horizontal) {
-      o << "<text x='" << margin + along << "' y='" << side + 14 << "' text-anchor='middle'>" << tick.text << "</text>";
+      o << "<text x='" << margin + along << "' y='" << side + 14 << "' text-anchor='middle'>" << tick.text
+        << "</text>";
     } else {
-      o << "<text x='" << margin - 6 << "' y='" << side - along + 3.5 << "' text-anchor='end'>" << tick.text << "</text>";
+      o << "<text x='" << margin - 6 << "' y='" << side - along + 3.5 << "' text-anchor='end'>" << tick.text
+        << "</text>";
     }
   }
 }
@@ -109,21 +114,26 @@ void draw(std::ostringstream& o, const Map& map, const Axes& axes, bool line_col
     const int row = line_place(i / tiles_a_side), low = i % tiles_a_side;
     const int column = line_columns ? line_place(low) : low;
     const int64_t count = map[static_cast<size_t>(i)];
-    o << "<rect x='" << column * cell << "' y='" << (tiles_a_side - 1 - row) * cell << "' width='7' height='7' class='"
-      << (count > 0 ? "differs" : count == 0 ? "equal" : "blank") << "'>";
+    o << "<rect x='" << column * cell << "' y='" << (tiles_a_side - 1 - row) * cell
+      << "' width='7' height='7' class='"
+      << (count > 0    ? "differs"
+          : count == 0 ? "equal"
+                       : "blank")
+      << "'>";
     if (count > 0) o << "<title>" << grouped(count) << " differ</title>";
     o << "</rect>";
   }
   o << "</g>";
   axis_ticks(o, false);
   if (line_columns) axis_ticks(o, true);
-  o << "<text x='" << margin + side / 2 << "' y='" << side + 30 << "' text-anchor='middle'>" << escaped(axes.columns)
-    << "</text><text transform='translate(10 " << side / 2 << ") rotate(-90)' text-anchor='middle'>"
-    << escaped(axes.rows) << "</text></svg>";
+  o << "<text x='" << margin + side / 2 << "' y='" << side + 30 << "' text-anchor='middle'>"
+    << escaped(axes.columns) << "</text><text transform='translate(10 " << side / 2
+    << ") rotate(-90)' text-anchor='middle'>" << escaped(axes.rows) << "</text></svg>";
 }
 
 void figures(std::ostringstream& o, const std::vector<const Kernel*>& kernels) {
-  for (const auto& [dtype, all] : grouped_by(kernels, [](const Kernel& k) { return dtype_name(k.facts.dtype); })) {
+  for (const auto& [dtype, all] :
+       grouped_by(kernels, [](const Kernel& k) { return dtype_name(k.facts.dtype); })) {
     std::vector<const Kernel*> swept;
     for (const Kernel* kernel : all) {
       if (!kernel->maps.empty()) swept.push_back(kernel);
@@ -132,7 +142,8 @@ void figures(std::ostringstream& o, const std::vector<const Kernel*>& kernels) {
     const std::vector<Axes> axes = axes_of(*swept[0]);
     for (size_t sweep = 0; sweep < swept[0]->maps.size(); ++sweep) {
       const Map map = added(swept, sweep);
-      const auto done = std::count_if(map.begin(), map.end(), [](int64_t count) { return count != not_swept; });
+      const auto done =
+          std::count_if(map.begin(), map.end(), [](int64_t count) { return count != not_swept; });
       int64_t differing = 0;
       for (const int64_t count : map) differing += std::max<int64_t>(count, 0);
       o << "<figure>";
@@ -152,18 +163,20 @@ std::string digest_cell(const std::vector<const Kernel*>& kernels) {
   std::string digest, verdict;
   for (const Kernel* k : kernels) {
     if (!k->complete() || k->report.exhaustive_compared == 0) continue;
-    const std::string one = k->has_golden ? (k->report.digest == k->golden ? "equal" : "DIFFERENT") : "not captured";
+    const std::string one =
+        k->has_golden ? (k->report.digest == k->golden ? "equal" : "DIFFERENT") : "not captured";
     if (verdict.empty() || one == "DIFFERENT") verdict = one;
     const std::string text = hex(k->report.digest);
     if (digest.find(text) == std::string::npos) digest += (digest.empty() ? "" : " ") + text;
   }
   if (verdict.empty()) return "<td>\u2013</td><td>\u2013</td>";
-  return "<td><code>" + digest + "</code></td><td class='" + (verdict == "DIFFERENT" ? "bad" : "") + "'>" + verdict +
-         "</td>";
+  return "<td><code>" + digest + "</code></td><td class='" + (verdict == "DIFFERENT" ? "bad" : "") + "'>" +
+         verdict + "</td>";
 }
 
 void table(std::ostringstream& o, const std::vector<const Kernel*>& kernels) {
-  o << "<div class='wide'><table><thead><tr><th>dtype</th><th>numerics</th><th>kernels</th><th>swept whole</th>"
+  o << "<div class='wide'><table><thead><tr><th>dtype</th><th>numerics</th><th>kernels</th><th>swept "
+       "whole</th>"
        "<th>sampled</th><th>differ</th><th>NaN payloads</th><th>digest of the whole sweeps</th>"
        "<th>PyTorch's</th></tr></thead><tbody>";
   for (const auto& [numerics, group] : grouped_by(kernels, [](const Kernel& k) { return k.numerics; })) {
@@ -172,9 +185,9 @@ void table(std::ostringstream& o, const std::vector<const Kernel*>& kernels) {
       << "</td><td class='forms'>";
     for (const Kernel* k : group) {
       const bool whole = !k->maps.empty();
-      o << "<i class='" << css_class(k->verdict()) << (whole ? "" : " part") << "' title='" << escaped(k->form) << ": "
-        << text_of(k->verdict()) << (whole ? ", swept whole" : ", sampled") << "'>"
-        << (k->verdict() == Verdict::failed ? "\u00d7" : "") << "</i>";
+      o << "<i class='" << css_class(k->verdict()) << (whole ? "" : " part") << "' title='"
+        << escaped(k->form) << ": " << text_of(k->verdict()) << (whole ? ", swept whole" : ", sampled")
+        << "'>" << (k->verdict() == Verdict::failed ? "\u00d7" : "") << "</i>";
     }
     const int64_t differing = sum(group, mismatches_of);
     o << "</td><td class='n'>" << grouped(sum(group, exhaustive_of)) << "</td><td class='n'>"
@@ -187,11 +200,13 @@ void table(std::ostringstream& o, const std::vector<const Kernel*>& kernels) {
 
 void failures(std::ostringstream& o, const Certificate& c) {
   if (c.count(Verdict::failed) == 0) return;
-  o << "<h2>What differs</h2><div class='wide'><table><thead><tr><th>kernel</th><th>outputs</th><th>first: inputs</th>"
+  o << "<h2>What differs</h2><div class='wide'><table><thead><tr><th>kernel</th><th>outputs</th><th>first: "
+       "inputs</th>"
        "<th>expected</th><th>got</th></tr></thead><tbody>";
   for (const Kernel& k : c.kernels) {
     if (k.verdict() != Verdict::failed) continue;
-    o << "<tr><td>" << escaped(k.name) << "</td><td class='n bad'>" << grouped(k.report.mismatches) << "</td><td><code>";
+    o << "<tr><td>" << escaped(k.name) << "</td><td class='n bad'>" << grouped(k.report.mismatches)
+      << "</td><td><code>";
     for (const uint64_t bits : k.report.mismatch_inputs) o << hex(bits) << " ";
     o << "</code></td><td><code>" << hex(k.report.mismatch_expected) << "</code></td><td><code>"
       << hex(k.report.mismatch_actual) << "</code></td></tr>";
@@ -214,7 +229,8 @@ void facts(std::ostringstream& o, const Certificate& c) {
   o << "<dl>";
   fact("Device", c.device);
   if (!host) {
-    fact("Compute capability", std::to_string(c.facts.architecture / 10) + "." + std::to_string(c.facts.architecture % 10));
+    fact("Compute capability",
+         std::to_string(c.facts.architecture / 10) + "." + std::to_string(c.facts.architecture % 10));
     fact("Code that ran", code + std::to_string(c.facts.image_architecture));
     fact("CUDA driver", version_text(c.facts.driver_version));
     fact("CUDA runtime", version_text(c.facts.runtime_version));
@@ -234,7 +250,8 @@ void numbers(std::ostringstream& o, const Certificate& c, const std::vector<cons
     o << "<div class='number" << (bad ? " bad" : "") << "'><b>" << value << "</b>" << what << "</div>";
   };
   const int64_t equal = c.count(Verdict::equal), failed = c.count(Verdict::failed);
-  const int64_t open = c.count(Verdict::incomplete) + c.count(Verdict::not_run), differing = sum(all, mismatches_of);
+  const int64_t open = c.count(Verdict::incomplete) + c.count(Verdict::not_run),
+                differing = sum(all, mismatches_of);
   o << "<div class='numbers'>";
   number(grouped(equal), "kernels equal, swept to the end", false);
   number(grouped(failed), "kernels that differ", failed > 0);
@@ -256,9 +273,11 @@ std::string to_page(const Certificate& c) {
   o << "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
        "content='width=device-width,initial-scale=1'><title>"
     << escaped(title) << "</title><style>" << page_style << "</style></head><body><header class='"
-    << (c.proven() ? "pass" : c.count(Verdict::failed) > 0 || !c.error.empty() ? "fail" : "open") << "'><h1>"
-    << escaped(c.headline()) << "</h1><p>" << escaped(c.device.empty() ? "no device yet" : c.device) << " \u00b7 "
-    << escaped(c.selection) << "</p>";
+    << (c.proven()                                         ? "pass"
+        : c.count(Verdict::failed) > 0 || !c.error.empty() ? "fail"
+                                                           : "open")
+    << "'><h1>" << escaped(c.headline()) << "</h1><p>"
+    << escaped(c.device.empty() ? "no device yet" : c.device) << " \u00b7 " << escaped(c.selection) << "</p>";
   if (!c.error.empty()) o << "<p>" << escaped(c.error) << "</p>";
   o << "</header><main>";
   numbers(o, c, all);

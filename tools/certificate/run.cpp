@@ -74,7 +74,8 @@ std::vector<Kernel> list_kernels(bitexact_context* context, const Selection& sel
     kernel.name = kernel.facts.kernel_name;
     split_name(kernel);
     kernel.has_golden = bitexact::golden_digest(kernel.facts, kernel.golden);
-    if (!selection.operation.empty() && selection.operation != operation_name(kernel.facts.operation)) continue;
+    if (!selection.operation.empty() && selection.operation != operation_name(kernel.facts.operation))
+      continue;
     if (!selection.dtype.empty() && selection.dtype != dtype_name(kernel.facts.dtype)) continue;
     kernels.push_back(kernel);
   }
@@ -104,7 +105,9 @@ void run(bitexact_context* context, bool quick, const std::function<bool()>& sto
     }
     const double a_part = (now() - call_start) / static_cast<double>(count);
     // The probe takes longer than the parts that follow it, and says nothing about them.
-    count = before.parts_done == 0 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(call_seconds / a_part), 1, tiles);
+    count = before.parts_done == 0
+                ? 1
+                : std::clamp<int64_t>(static_cast<int64_t>(call_seconds / a_part), 1, tiles);
     kernel.seconds = now() - start;
   }
 }
