@@ -4,9 +4,9 @@
 
 #include "bitexact.h"
 #include "build_info.h"
+#include "certify.h"
 #include "check.h"
 #include "check_common.h"
-#include "certify.h"
 #include "context.h"
 #include "cuda_backend.h"
 #include "params.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bitexact.h"
+#include "certify_kernels.h"
 #include "fused_rope.h"
 #include "fused_silu_mul.h"
 #include "kernel_table.h"
@@ -73,7 +74,7 @@ const Driver* find_driver() {
   return driver;
 }
 
-// Every kernel entry once: those of the dispatcher's own list, and the references.
+// Every kernel entry once: those of the dispatcher's own list, the references, and the certificate's.
 std::set<const void*> all_entries() {
   std::set<const void*> entries;
   for (int k = 0; k < kernel_count; ++k) {
@@ -81,6 +82,7 @@ std::set<const void*> all_entries() {
                               : fused_silu_mul_entry(silu_mul_kernel(k).args, silu_mul_kernel(k).variant));
   }
   for (const void* entry : reference_entries().entry) entries.insert(entry);
+  for (const void* entry : certify_entries().entry) entries.insert(entry);
   return entries;
 }
 
