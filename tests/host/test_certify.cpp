@@ -70,7 +70,7 @@ FaultyBackend* faulty_context(Context& context, const GateOptions& options = {})
 // A context whose sweeps compute nothing and find what `tally` says.
 FaultyBackend* quick_context(Context& context, const GateOptions& options = {}) {
   FaultyBackend* const backend = faulty_context(context, options);
-  backend->tally = [](Tally&) {};
+  backend->tally = [](Sweep, int64_t, Tally&) {};
   return backend;
 }
 
@@ -293,7 +293,7 @@ TEST(Certify, OneMismatchDeclinesForGood) {
   for (const int32_t policy : {BITEXACT_POLICY_VERIFY, BITEXACT_POLICY_TRUST}) {
     Context context;
     FaultyBackend* const backend = quick_context(context, {policy, BITEXACT_REFERENCE_BUILTIN});
-    backend->tally = [](Tally& tally) { tally = {1, 3, 5, 7, {1, 2, 3, 4}, 0xaa, 0xbb}; };
+    backend->tally = [](Sweep, int64_t, Tally& tally) { tally = {1, 3, 5, 7, {1, 2, 3, 4}, 0xaa, 0xbb}; };
     bitexact_certify_report report = BITEXACT_CERTIFY_REPORT_INIT;
     ASSERT_EQ(certify(context, kernel, 0, 2, report), BITEXACT_STATUS_OK);
     EXPECT_EQ(report.mismatches, 1);
@@ -303,7 +303,7 @@ TEST(Certify, OneMismatchDeclinesForGood) {
     EXPECT_EQ(report.mismatch_expected, 0xaau);
     EXPECT_EQ(report.mismatch_actual, 0xbbu);
     EXPECT_EQ(story_of(context, kernel).state, BITEXACT_STATE_DECLINED);
-    backend->tally = [](Tally&) {};
+    backend->tally = [](Sweep, int64_t, Tally&) {};
     ASSERT_EQ(certify(context, kernel, 2, 31, report), BITEXACT_STATUS_OK);
     EXPECT_EQ(report.mismatches, 1);
     report = BITEXACT_CERTIFY_REPORT_INIT;  // nor does a second run that finds nothing help
@@ -324,10 +324,10 @@ TEST(Certify, TheDigestHasToBePyTorchs) {
     Context context;
     FaultyBackend* const backend = quick_context(context);
     bitexact_certify_report report = BITEXACT_CERTIFY_REPORT_INIT;
-    backend->tally = [&](Tally& tally) { tally.digest = golden + off_by; };
+    backend->tally = [&](Sweep, int64_t, Tally& tally) { tally.digest = golden + off_by; };
     ASSERT_EQ(certify(context, kernel, 0, 2, report), BITEXACT_STATUS_OK);
     EXPECT_EQ(report.mismatches, 0);  // incomplete: not compared yet
-    backend->tally = [](Tally&) {};
+    backend->tally = [](Sweep, int64_t, Tally&) {};
     ASSERT_EQ(certify(context, kernel, 2, all_tiles - 1, report), BITEXACT_STATUS_OK);
     EXPECT_EQ(report.digest, golden + off_by);
     EXPECT_EQ(report.mismatches, static_cast<int64_t>(off_by));

@@ -17,7 +17,7 @@ class FaultyBackend : public bitexact::Backend {
   std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> fused_silu_mul;
   std::function<int32_t(const bitexact::RopeArgs&, bitexact_stream)> fused_rope;
   // Set to replace the work on a certificate's parts, which then cost nothing; their probe is as ever.
-  std::function<void(bitexact::Tally&)> tally;
+  std::function<void(bitexact::Sweep, int64_t part, bitexact::Tally&)> tally;
   // Non-zero: that status instead of doing the work.
   int32_t allocate_status = 0, capture_status = 0, reference_status = 0, download_status = 0;
   bool capturing = false;
@@ -83,11 +83,11 @@ class FaultyBackend : public bitexact::Backend {
   }
   int32_t certify_tally(const bitexact::CertifyArgs<bitexact::SiluMulArgs>& a, uint64_t first_key,
                         bitexact::Tally* to, bitexact_stream stream) override {
-    return tally ? (tally(*to), 0) : inner_->certify_tally(a, first_key, to, stream);
+    return tally ? (tally(a.sweep, a.part, *to), 0) : inner_->certify_tally(a, first_key, to, stream);
   }
   int32_t certify_tally(const bitexact::CertifyArgs<bitexact::RopeArgs>& a, uint64_t first_key,
                         bitexact::Tally* to, bitexact_stream stream) override {
-    return tally ? (tally(*to), 0) : inner_->certify_tally(a, first_key, to, stream);
+    return tally ? (tally(a.sweep, a.part, *to), 0) : inner_->certify_tally(a, first_key, to, stream);
   }
   unsigned long long* position_errors() override { return inner_->position_errors(); }
   int32_t read_position_errors(int64_t& count) override { return inner_->read_position_errors(count); }

@@ -6,14 +6,17 @@
 
 namespace bitexact_certificate {
 
+bool Kernel::other_digest() const {
+  return complete() && has_golden && report.exhaustive_compared > 0 && report.digest != golden;
+}
+
 Verdict Kernel::verdict() const {
   if (report.mismatches > 0) return Verdict::failed;
   if (!refusal.empty()) return Verdict::unsupported;
   if (report.parts_done == 0) return Verdict::not_run;
   if (!complete()) return Verdict::incomplete;
-  const bool other_digest = has_golden && report.exhaustive_compared > 0 && report.digest != golden;
-  return other_digest || report.exhaustive_compared + report.sampled_compared <= 0 ? Verdict::failed
-                                                                                   : Verdict::equal;
+  const bool nothing = report.exhaustive_compared + report.sampled_compared <= 0;
+  return other_digest() || nothing ? Verdict::failed : Verdict::equal;
 }
 
 int64_t Certificate::count(Verdict verdict) const {

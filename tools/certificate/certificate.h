@@ -30,6 +30,7 @@ struct Kernel {
   uint64_t golden = 0;
 
   Verdict verdict() const;
+  bool other_digest() const;  // complete, and its digest is not PyTorch's
   bool complete() const { return report.parts_total > 0 && report.parts_done == report.parts_total; }
 };
 
