@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
   app.add_flag("--quick", options.quick, "the first parts of each kernel alone: a look, not a certificate");
   app.add_option("--json", options.json, "write the certificate here");
   app.add_option("--html", options.html, "write a page for people here");
+  for (CLI::Option* option : app.get_options()) option->take_last();
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGINT, [](int) { interrupted = 1; });
   std::signal(SIGTERM, [](int) { interrupted = 1; });

@@ -232,7 +232,7 @@ void facts(std::ostringstream& o, const Certificate& c) {
     fact("Compute capability",
          std::to_string(c.facts.architecture / 10) + "." + std::to_string(c.facts.architecture % 10));
     fact("Code that ran", code + std::to_string(c.facts.image_architecture));
-    fact("CUDA driver", version_text(c.facts.driver_version));
+    fact("Driver is for CUDA", version_text(c.facts.driver_version));
     fact("CUDA runtime", version_text(c.facts.runtime_version));
   }
   fact("Library", c.build);
