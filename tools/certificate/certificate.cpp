@@ -73,6 +73,12 @@ std::string hex(uint64_t bits) {
   return text;
 }
 
+std::string digest_text(uint64_t digest) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, digest);
+  return text;
+}
+
 std::vector<Axes> axes_of(const Kernel& kernel) {
   if (kernel.facts.operation == BITEXACT_OPERATION_FUSED_ROPE) {
     return {{"products of x1 with cos and sin", "x1", "table entry"},

@@ -52,6 +52,7 @@ const char* text_of(Verdict verdict);
 std::string dtype_name(int32_t dtype);
 std::string operation_name(int32_t operation);
 std::string hex(uint64_t bits);
+std::string digest_text(uint64_t digest);  // all 16 digits, as the captured ones are written
 
 // Axes of the maps of a kernel: what its exhaustive sweeps are over, in their order.
 struct Axes {

@@ -25,10 +25,10 @@ json to_object(const Kernel& k) {
                  {"sampled_compared", r.sampled_compared},
                  {"mismatches", r.mismatches},
                  {"nan_payload_differences", r.nan_payload_differences},
-                 {"digest", hex(r.digest)},
+                 {"digest", digest_text(r.digest)},
                  {"golden_digest", nullptr},
                  {"seconds", k.seconds}};
-  if (k.has_golden && r.exhaustive_compared > 0) object["golden_digest"] = hex(k.golden);
+  if (k.has_golden && r.exhaustive_compared > 0) object["golden_digest"] = digest_text(k.golden);
   if (!k.refusal.empty()) object["refusal"] = k.refusal;
   if (r.mismatches > 0) {
     json inputs = json::array();

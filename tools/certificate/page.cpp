@@ -166,7 +166,7 @@ std::string digest_cell(const std::vector<const Kernel*>& kernels) {
     const std::string one =
         k->has_golden ? (k->report.digest == k->golden ? "equal" : "DIFFERENT") : "not captured";
     if (verdict.empty() || one == "DIFFERENT") verdict = one;
-    const std::string text = hex(k->report.digest);
+    const std::string text = digest_text(k->report.digest);
     if (digest.find(text) == std::string::npos) digest += (digest.empty() ? "" : " ") + text;
   }
   if (verdict.empty()) return "<td>\u2013</td><td>\u2013</td>";
