@@ -217,7 +217,7 @@ TEST(Certify, RefusesWhatWouldMissAPartOrCountItTwice) {
                    2},
            Refusal{"report is of kernel", BITEXACT_STATUS_INVALID_VALUE, kernel + 1, 2, 1, 2},
            Refusal{"kernel_index is -1", BITEXACT_STATUS_INDEX, -1, 2, 1, 2},
-           Refusal{"kernel_index is 765", BITEXACT_STATUS_INDEX, kernel_count, 2, 1, 2},
+           Refusal{"kernel_index is ", BITEXACT_STATUS_INDEX, kernel_count, 2, 1, 2},
        }) {
     bitexact_certify_report report = after(kernel, r.done);
     const bitexact_certify_report before = report;
