@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 
 namespace bitexact {
 
@@ -58,7 +57,7 @@ enum class Pairing : int32_t { half = 0, interleaved = 1 };
 // How a thread reads a head: one pair at a time, or 16 bytes at a time; and, in the fast form, its table
 // entries as vectors too.
 enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2 };
-constexpr int rope_max_threads = 256;
+constexpr int rope_max_threads = 256, rope_vector_threads = 512;  // of a block; in the fast form
 
 struct Heads {  // element (b, t, h, d) at data + b * batch + t * token + h * head + d, in elements
   void* data;
@@ -168,82 +167,6 @@ inline RopeArgs collapsed(RopeArgs a) {
   a.tokens *= a.batches;
   a.batches = 1;
   return a;
-}
-
-// ------------------------------------------------------------------------- what variants need --
-
-inline bool is_multiple(const void* pointer, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
-}
-
-// Do the tensors take vectors of these bytes, and the sizes a grid without loops?
-inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
-  const int64_t size = size_of(a.dtype);
-  if (a.batches > 65535 || a.rows > INT32_MAX || (a.rows > 1 && a.cols > int64_t{1} << 22)) return false;
-  for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
-    if (!is_multiple(rows->data, bytes)) return false;
-    if (a.batches > 1 && rows->batch * size % bytes != 0) return false;
-    if (a.rows > 1 && rows->row * size % bytes != 0) return false;
-  }
-  return true;
-}
-
-// The widest variant whose demands these arguments meet: the one source of that choice.
-inline bool fits(const SiluMulArgs& a, SiluMulVariant variant) {
-  return variant == SiluMulVariant::scalar || vectors_fit(a, variant == SiluMulVariant::vec16 ? 16 : 8);
-}
-
-inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
-  if (fits(a, SiluMulVariant::vec16)) return SiluMulVariant::vec16;
-  if (fits(a, SiluMulVariant::vec8)) return SiluMulVariant::vec8;
-  return SiluMulVariant::scalar;
-}
-
-// Do the tensors take 16-byte vectors? A thread holds one vector of each half, or one vector of whole pairs.
-inline bool vectors_fit(const RopeArgs& a) {
-  const int64_t size = size_of(a.dtype), bytes = 16;
-  const bool halves = a.pairing_in == Pairing::half;
-  if ((halves ? a.rotary_dim / 2 : a.rotary_dim) * size % bytes != 0) return false;
-  if (halves && a.pairing_out != Pairing::half) return false;
-  for (int which = 0; which < 2; ++which) {
-    if (a.heads[which] == 0) continue;
-    for (const Heads* heads : {&a.in[which], &a.out[which]}) {
-      if (!is_multiple(heads->data, bytes)) return false;
-      if (a.batches > 1 && heads->batch * size % bytes != 0) return false;
-      if (a.tokens > 1 && heads->token * size % bytes != 0) return false;
-      if (a.heads[which] > 1 && heads->head * size % bytes != 0) return false;
-    }
-  }
-  return true;
-}
-
-// Do the tables take vectors, and the sizes the fast form's grid?
-inline bool table_vectors_fit(const RopeArgs& a) {
-  const int64_t size = size_of(a.table_dtype), bytes = 16;
-  if (a.compute_dtype == Dtype::float64 || a.sum_from_zero) return false;
-  const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens;
-  for (const Table* table : {&a.cos, &a.sin}) {
-    if (table->element != 1 || table->head != 0 || !is_multiple(table->data, bytes)) return false;
-    if (rows > 1 && table->token * size % bytes != 0) return false;
-    if (a.batches > 1 && table->batch * size % bytes != 0) return false;
-  }
-  // A block for each token: enough threads to fill a warp, and no more than a block takes.
-  const int64_t vectors = (a.head_dim * size_of(a.dtype) + bytes - 1) / bytes,
-                heads = a.heads[0] + a.heads[1];
-  return a.rotary_dim > 0 && vectors <= rope_max_threads && heads < INT32_MAX / 4 && a.tokens < INT32_MAX &&
-         a.batches <= 65535 && heads * a.rotary_dim * size_of(a.dtype) / 32 >= 32;
-}
-
-inline bool fits(const RopeArgs& a, RopeVariant variant) {
-  if (variant == RopeVariant::scalar) return true;
-  return vectors_fit(a) && (variant == RopeVariant::vec16 || table_vectors_fit(a));
-}
-
-inline RopeVariant choose_variant(const RopeArgs& a) {
-  for (const RopeVariant variant : {RopeVariant::vec16_table, RopeVariant::vec16}) {
-    if (fits(a, variant)) return variant;
-  }
-  return RopeVariant::scalar;
 }
 
 }  // namespace bitexact

@@ -119,25 +119,6 @@ cudaError_t launch_tally(const CertifyArgs<Args>& a, uint64_t first_key, Tally* 
 
 }  // namespace
 
-CertifyEntries certify_entries() {
-  CertifyEntries all = {{reinterpret_cast<const void*>(&certify_fill_kernel<SiluMulArgs>),
-                         reinterpret_cast<const void*>(&certify_fill_kernel<RopeArgs>),
-                         reinterpret_cast<const void*>(&certify_fetch_kernel<SiluMulArgs>),
-                         reinterpret_cast<const void*>(&certify_fetch_kernel<RopeArgs>)}};
-  int count = 4;
-  for (const Dtype x : {b16, f16, f32}) {
-    SiluMulArgs silu_mul{};
-    RopeArgs rope{};
-    silu_mul.dtype = rope.dtype = x;
-    all.entry[count++] = tally_entry(silu_mul);
-    for (const Dtype compute : {x, f32, f64}) {
-      rope.compute_dtype = compute;
-      all.entry[count++] = tally_entry(rope);
-    }
-  }
-  return all;
-}
-
 cudaError_t launch_certify_fill(const CertifyArgs<SiluMulArgs>& a, cudaStream_t stream) {
   return launch_fill(a, stream);
 }

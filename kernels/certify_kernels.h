@@ -16,10 +16,4 @@ cudaError_t launch_certify_tally(const CertifyArgs<SiluMulArgs>& a, uint64_t fir
 cudaError_t launch_certify_tally(const CertifyArgs<RopeArgs>& a, uint64_t first_key, Tally* tally,
                                  cudaStream_t stream);
 
-// The entries of the kernels above (one of them twice), for loading them ahead of their first launch.
-struct CertifyEntries {
-  const void* entry[16];
-};
-CertifyEntries certify_entries();
-
 }  // namespace bitexact

@@ -6,6 +6,7 @@
 #include "golden_digests.h"
 #include "kernel_table.h"
 #include "status.h"
+#include "variants.h"
 
 namespace bitexact {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "certify.h"
 #include "status.h"
+#include "variants.h"
 
 namespace bitexact {
 namespace {
