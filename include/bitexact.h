@@ -347,8 +347,7 @@ typedef struct bitexact_certify_params {
   uint32_t flags;       /**< None defined: 0. */
   int64_t kernel_index; /**< In [0, bitexact_gate_count()). */
   int64_t first_part;   /**< First part to run, from 0. */
-  int64_t part_count;   /**< Parts to run now; each takes well under a second, so that the caller can show
-                             progress and stop between calls. */
+  int64_t part_count;   /**< Parts to run now, each well under a second: show progress, stop in between. */
 } bitexact_certify_params;
 
 /** A certificate, summed up over the parts run so far. Zero it once, then pass it to every call. Since 0.9. */
@@ -587,8 +586,9 @@ BITEXACT_CALL int32_t bitexact_gate_get(bitexact_context* context, int64_t index
 /** Forgets every verdict and counter of the context. [alone] Since 0.9. */
 BITEXACT_CALL int32_t bitexact_gate_reset(bitexact_context* context) BITEXACT_NOEXCEPT;
 
-/** Sweeps a shipped kernel's whole input domain on this device and adds to the report. @return UNSUPPORTED in
- *  this version. [any] Since 0.9. */
+/** Runs parts of a kernel's certificate on the default stream, waits, and adds to the report; part_count 0 asks
+ *  for parts_total alone. A difference declines the kernel; all parts, run in order, accept it. @return INDEX;
+ *  INVALID_VALUE unless first_part is the report's parts_done; UNSUPPORTED; CAPTURING. [any] Since 0.9. */
 BITEXACT_CALL int32_t bitexact_certify(bitexact_context* context, const bitexact_certify_params* params,
                                        bitexact_certify_report* report) BITEXACT_NOEXCEPT;
 

@@ -33,6 +33,15 @@ BITEXACT_BOTH inline Format format_of(Dtype dtype) {
   }
 }
 
+// Of a number that is not 0.
+BITEXACT_BOTH inline int leading_zeros(uint64_t x) {
+#ifdef __CUDA_ARCH__
+  return __clzll(static_cast<long long>(x));
+#else
+  return __builtin_clzll(x);
+#endif
+}
+
 // Bits of a wider format rounded to a narrower one: to nearest even, subnormals kept, every NaN becomes
 // the positive one with all fraction bits set, as CUDA's conversions give it.
 BITEXACT_BOTH inline uint64_t narrow(uint64_t bits, Format from, Format to) {
@@ -49,8 +58,7 @@ BITEXACT_BOTH inline uint64_t narrow(uint64_t bits, Format from, Format to) {
   // value = significand * 2^unit
   const uint64_t significand = exponent == 0 ? fraction : fraction | uint64_t{1} << from.fraction_bits;
   const int64_t unit = (exponent == 0 ? 1 : exponent) - from_bias - from.fraction_bits;
-  int64_t top = 63;
-  while ((significand >> top & 1) == 0) --top;
+  const int64_t top = 63 - leading_zeros(significand);
   const int64_t least_unit = 1 - to_bias - to.fraction_bits;
   int64_t to_unit = unit + top - to.fraction_bits;
   if (to_unit < least_unit) to_unit = least_unit;
@@ -129,10 +137,10 @@ BITEXACT_BOTH inline uint64_t load_bits(const void* data, int64_t at, Dtype dtyp
   }
 }
 BITEXACT_BOTH inline void store_bits(void* data, int64_t at, Dtype dtype, uint64_t bits) {
-  if (size_of(dtype) == 2) {
-    static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(bits);
-  } else {
-    static_cast<uint32_t*>(data)[at] = static_cast<uint32_t>(bits);
+  switch (size_of(dtype)) {
+    case 2: static_cast<uint16_t*>(data)[at] = static_cast<uint16_t>(bits); break;
+    case 4: static_cast<uint32_t*>(data)[at] = static_cast<uint32_t>(bits); break;
+    default: static_cast<uint64_t*>(data)[at] = bits;
   }
 }
 

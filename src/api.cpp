@@ -4,6 +4,7 @@
 
 #include "bitexact.h"
 #include "build_info.h"
+#include "certify.h"
 #include "check.h"
 #include "check_common.h"
 #include "context.h"
@@ -234,7 +235,11 @@ int32_t bitexact_certify(bitexact_context* context, const bitexact_certify_param
     BITEXACT_TRY(copy_in(params, "params", p));
     bitexact_certify_report r;
     BITEXACT_TRY(copy_in<bitexact_certify_report>(report, "report", r));
-    return fail(BITEXACT_STATUS_UNSUPPORTED, "this version has no certificates; nothing was swept");
+    BITEXACT_TRY(check_certify(p, r));
+    const int kernel = static_cast<int>(p.kernel_index);
+    if (!is_rope(kernel)) BITEXACT_TRY(context->backend->supports(silu_mul_kernel(kernel).args));
+    BITEXACT_TRY(context->gate.certify(p, r));
+    return copy_out(r, "report", report);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "args.h"
 #include "bitexact.h"
+#include "certify_sweep.h"
 
 namespace bitexact {
 
@@ -53,6 +54,14 @@ class Backend {
   virtual int32_t fill(void* to, unsigned char byte, size_t bytes, bitexact_stream stream) = 0;
   virtual int32_t compare(const CompareArgs& a, Comparison* result, bitexact_stream stream) = 0;
   virtual int32_t download(void* to, const void* from, size_t bytes, bitexact_stream stream) = 0;  // waits
+
+  // For certificates: the inputs of a part, and its outputs against the reference, added to *tally.
+  virtual int32_t certify_fill(const CertifyArgs<SiluMulArgs>& a, bitexact_stream stream) = 0;
+  virtual int32_t certify_fill(const CertifyArgs<RopeArgs>& a, bitexact_stream stream) = 0;
+  virtual int32_t certify_tally(const CertifyArgs<SiluMulArgs>& a, uint64_t first_key, Tally* tally,
+                                bitexact_stream stream) = 0;
+  virtual int32_t certify_tally(const CertifyArgs<RopeArgs>& a, uint64_t first_key, Tally* tally,
+                                bitexact_stream stream) = 0;
 
   // The sticky count of positions outside their table.
   virtual unsigned long long* position_errors() = 0;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "certify_kernels.h"
 #include "cuda_device.h"
 #include "fused_rope.h"
 #include "fused_silu_mul.h"
@@ -106,6 +107,21 @@ class CudaBackend final : public Backend {
     const RelaxedCapture relaxed;
     const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream);
     return checked(error == cudaSuccess ? cudaStreamSynchronize(stream) : error, "reading back");
+  }
+
+  int32_t certify_fill(const CertifyArgs<SiluMulArgs>& a, bitexact_stream stream) override {
+    return checked(launch_certify_fill(a, stream), "launching the inputs of a certificate");
+  }
+  int32_t certify_fill(const CertifyArgs<RopeArgs>& a, bitexact_stream stream) override {
+    return checked(launch_certify_fill(a, stream), "launching the inputs of a certificate");
+  }
+  int32_t certify_tally(const CertifyArgs<SiluMulArgs>& a, uint64_t first_key, Tally* tally,
+                        bitexact_stream stream) override {
+    return checked(launch_certify_tally(a, first_key, tally, stream), "launching the tally of a certificate");
+  }
+  int32_t certify_tally(const CertifyArgs<RopeArgs>& a, uint64_t first_key, Tally* tally,
+                        bitexact_stream stream) override {
+    return checked(launch_certify_tally(a, first_key, tally, stream), "launching the tally of a certificate");
   }
 
   unsigned long long* position_errors() override { return counter_; }

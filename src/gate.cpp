@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "certify.h"
 #include "status.h"
 #include "variants.h"
 
@@ -16,6 +17,18 @@ constexpr char unverified_text[] =
 constexpr char capturing_text[] =
     "undecided and the stream is capturing; run the eager chain, or call bitexact_gate_warm_up before a "
     "capture";
+constexpr char certify_capturing_text[] =
+    "a stream is capturing, and a certificate runs on the default stream; certify before or after the "
+    "capture";
+
+// A complete certificate that the reference agrees with and PyTorch's digest does not.
+Finding other_digest(const bitexact_certify_report& report) {
+  Finding finding;
+  finding.outcome = Outcome::mismatch;
+  finding.compared = report.exhaustive_compared;
+  finding.comparison = {1, 0, no_key, report.mismatch_expected, report.mismatch_actual};
+  return finding;
+}
 
 }  // namespace
 
@@ -314,6 +327,48 @@ int32_t Gate::warm_up(int kernel, bitexact_stream stream) {
   // In CALLER mode only the caller's own result can accept.
   if (!record(kernel, finding, BITEXACT_BASIS_PROBE) && builtin()) accept(kernel, BITEXACT_BASIS_PROBE);
   return BITEXACT_STATUS_OK;
+}
+
+// On the legacy default stream, which waits for the caller's blocking streams and they for it.
+int32_t Gate::certify(const bitexact_certify_params& params, bitexact_certify_report& report) {
+  const int kernel = static_cast<int>(params.kernel_index);
+  Entry& entry = entries_[kernel];
+  bitexact_gate_report story{};
+  Gate::report(kernel, story);
+  Swept swept;
+  if (params.part_count == 0) {
+    add_to_report(swept, params, story, report);
+    return BITEXACT_STATUS_OK;
+  }
+  const Backend::Scope scope(backend_);
+  if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
+  bool is_capturing = false;
+  const int32_t status = backend_.is_capturing(nullptr, is_capturing);
+  if (status != BITEXACT_STATUS_OK) return status;
+  if (is_capturing) return answer(BITEXACT_STATUS_CAPTURING, certify_capturing_text);
+
+  const std::lock_guard<std::mutex> lock(check_);
+  swept = sweep_parts(backend_, kernel, params.first_part, params.part_count, nullptr);
+  if (swept.finding.outcome == Outcome::not_now) return swept.finding.status;
+  const bool in_order = params.first_part == 0 || params.first_part == entry.certified;
+  entry.certified = in_order ? params.first_part + params.part_count : -1;
+  if (swept.finding.outcome == Outcome::fused_failed) entry.certified = -1;
+  record(kernel, swept.finding, BITEXACT_BASIS_CERTIFICATE);
+  if (swept.finding.outcome == Outcome::fused_failed) return swept.finding.status;
+  const int64_t differing = report.mismatches + static_cast<int64_t>(swept.finding.comparison.mismatches);
+  add_to_report(swept, params, story, report);
+  if (report.mismatches != differing) decline(kernel, other_digest(report), BITEXACT_BASIS_CERTIFICATE);
+  if (report.mismatches == 0 && entry.certified == report.parts_total) certified(kernel);
+  return BITEXACT_STATUS_OK;
+}
+
+// In CALLER mode only the caller's own result can accept, but the story tells of the certificate.
+void Gate::certified(int kernel) {
+  if (builtin()) accept(kernel, BITEXACT_BASIS_CERTIFICATE);
+  const std::lock_guard<std::mutex> lock(story_);
+  Entry& e = entries_[kernel];
+  if (e.state.load(std::memory_order_relaxed) != BITEXACT_STATE_DECLINED)
+    e.basis |= BITEXACT_BASIS_CERTIFICATE;
 }
 
 template int32_t Gate::run(const SiluMulArgs&, bitexact_stream);

@@ -4,7 +4,7 @@
 //             --check not equal> DECLINED   later calls run the reference, or are answered DECLINED
 //             --no memory, capture, error > UNDECIDED   this call runs the reference, or is answered
 // The policy can set a verdict at once. Latched verdicts change by reset() alone, except that audit
-// declines an accepted kernel that fails a later check.
+// declines an accepted kernel that fails a later check, and that a failed certificate declines any.
 #pragma once
 
 #include <atomic>
@@ -38,6 +38,7 @@ class Gate {
   template <class Args>
   int32_t verify(const Args& call, const Args& expected, bitexact_stream stream, int32_t* verdict);
   int32_t warm_up(int kernel, bitexact_stream stream);
+  int32_t certify(const bitexact_certify_params& params, bitexact_certify_report& report);
   void report(int kernel, bitexact_gate_report& to) const;
   void reset();
 
@@ -48,6 +49,7 @@ class Gate {
     // Guarded by story_:
     int32_t reason = BITEXACT_REASON_NONE, basis = 0, status = 0, mismatch_basis = 0;
     int64_t checks = 0, compared = 0;
+    int64_t certified = 0;  // parts of the certificate that this context has run, one after the other
     Comparison comparison = {0, 0, no_key, 0, 0};
   };
 
@@ -65,6 +67,7 @@ class Gate {
   // Takes a finding into the story; returns whether it declines.
   bool record(int kernel, const Finding& finding, int32_t basis);
   void accept(int kernel, int32_t basis);
+  void certified(int kernel);
   void decline(int kernel, const Finding& finding, int32_t basis);
   void apply_policy();
   void log(int32_t level, const char* text) const;

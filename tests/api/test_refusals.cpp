@@ -217,14 +217,6 @@ TEST(Refusals, ContextOptions) {
   }
 }
 
-TEST(Refusals, CertifyIsUnsupportedAndWritesNothing) {
-  const Context context = make_context(BITEXACT_DEVICE_HOST);
-  bitexact_certify_params params = BITEXACT_CERTIFY_PARAMS_INIT;
-  bitexact_certify_report report = BITEXACT_CERTIFY_REPORT_INIT;
-  EXPECT_EQ(bitexact_certify(context.get(), &params, &report), BITEXACT_STATUS_UNSUPPORTED);
-  EXPECT_EQ(report.parts_done, 0);
-}
-
 // Nothing to do is success, with null pointers, and leaves no trace in the gate.
 TEST(Empty, EachZeroSizeIsSuccess) {
   const Context context = make_context(BITEXACT_DEVICE_HOST);

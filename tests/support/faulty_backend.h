@@ -16,6 +16,8 @@ class FaultyBackend : public bitexact::Backend {
   // Set to replace the fused kernels.
   std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> fused_silu_mul;
   std::function<int32_t(const bitexact::RopeArgs&, bitexact_stream)> fused_rope;
+  // Set to replace the work on a certificate's parts, which then cost nothing; their probe is as ever.
+  std::function<void(bitexact::Sweep, int64_t part, bitexact::Tally&)> tally;
   // Non-zero: that status instead of doing the work.
   int32_t allocate_status = 0, capture_status = 0, reference_status = 0, download_status = 0;
   bool capturing = false;
@@ -27,10 +29,12 @@ class FaultyBackend : public bitexact::Backend {
   int32_t fused(const bitexact::SiluMulArgs& a, bitexact::SiluMulVariant variant,
                 bitexact_stream stream) override {
     ++fused_calls;
+    if (tally && bitexact::reference::count(a) >= bitexact::certify_inputs) return 0;
     return fused_silu_mul ? fused_silu_mul(a, stream) : inner_->fused(a, variant, stream);
   }
   int32_t fused(const bitexact::RopeArgs& a, bitexact::RopeVariant variant, bitexact_stream stream) override {
     ++fused_calls;
+    if (tally && !fused_rope && bitexact::reference::count(a) >= bitexact::certify_inputs) return 0;
     return fused_rope ? fused_rope(a, stream) : inner_->fused(a, variant, stream);
   }
   int32_t reference(const bitexact::SiluMulArgs& a, bitexact_stream stream) override {
@@ -60,7 +64,7 @@ class FaultyBackend : public bitexact::Backend {
     return inner_->upload(to, from, bytes, stream);
   }
   int32_t fill(void* to, unsigned char byte, size_t bytes, bitexact_stream stream) override {
-    return inner_->fill(to, byte, bytes, stream);
+    return tally && bytes >= bitexact::certify_inputs ? 0 : inner_->fill(to, byte, bytes, stream);
   }
   int32_t compare(const bitexact::CompareArgs& a, bitexact::Comparison* result,
                   bitexact_stream stream) override {
@@ -69,6 +73,21 @@ class FaultyBackend : public bitexact::Backend {
   int32_t download(void* to, const void* from, size_t bytes, bitexact_stream stream) override {
     before_download();
     return download_status != 0 ? injected(download_status) : inner_->download(to, from, bytes, stream);
+  }
+  int32_t certify_fill(const bitexact::CertifyArgs<bitexact::SiluMulArgs>& a,
+                       bitexact_stream stream) override {
+    return tally ? 0 : inner_->certify_fill(a, stream);
+  }
+  int32_t certify_fill(const bitexact::CertifyArgs<bitexact::RopeArgs>& a, bitexact_stream stream) override {
+    return tally ? 0 : inner_->certify_fill(a, stream);
+  }
+  int32_t certify_tally(const bitexact::CertifyArgs<bitexact::SiluMulArgs>& a, uint64_t first_key,
+                        bitexact::Tally* to, bitexact_stream stream) override {
+    return tally ? (tally(a.sweep, a.part, *to), 0) : inner_->certify_tally(a, first_key, to, stream);
+  }
+  int32_t certify_tally(const bitexact::CertifyArgs<bitexact::RopeArgs>& a, uint64_t first_key,
+                        bitexact::Tally* to, bitexact_stream stream) override {
+    return tally ? (tally(a.sweep, a.part, *to), 0) : inner_->certify_tally(a, first_key, to, stream);
   }
   unsigned long long* position_errors() override { return inner_->position_errors(); }
   int32_t read_position_errors(int64_t& count) override { return inner_->read_position_errors(count); }

@@ -409,8 +409,7 @@ pub struct bitexact_certify_params {
     pub kernel_index: i64,
     #[doc = "First part to run, from 0."]
     pub first_part: i64,
-    #[doc = "Parts to run now; each takes well under a second, so that the caller can show"]
-    #[doc = "progress and stop between calls."]
+    #[doc = "Parts to run now, each well under a second: show progress, stop in between."]
     pub part_count: i64,
 }
 #[doc = " A certificate, summed up over the parts run so far. Zero it once, then pass it to every call. Since 0.9."]

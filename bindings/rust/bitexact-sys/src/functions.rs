@@ -166,8 +166,9 @@ extern "C" {
     pub fn bitexact_gate_reset(context: *mut bitexact_context) -> i32;
 }
 extern "C" {
-    #[doc = " Sweeps a shipped kernel's whole input domain on this device and adds to the report. @return UNSUPPORTED in"]
-    #[doc = "  this version. [any] Since 0.9."]
+    #[doc = " Runs parts of a kernel's certificate on the default stream, waits, and adds to the report; part_count 0 asks"]
+    #[doc = "  for parts_total alone. A difference declines the kernel; all parts, run in order, accept it. @return INDEX;"]
+    #[doc = "  INVALID_VALUE unless first_part is the report's parts_done; UNSUPPORTED; CAPTURING. [any] Since 0.9."]
     pub fn bitexact_certify(
         context: *mut bitexact_context,
         params: *const bitexact_certify_params,

@@ -331,8 +331,8 @@ impl<M: Memory> Context<M> {
     /// a second, so that a caller can show progress and stop in between.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] by libraries of version 0.9; [`Error::Invalid`] for an unknown kernel;
-    /// [`Error::Environment`] if the device fails.
+    /// [`Error::Unsupported`] for a kernel that the device has not; [`Error::Invalid`] for an unknown kernel, and
+    /// unless `first_part` is the certificate's `parts_done`; [`Error::Environment`] if the device fails.
     pub fn certify(
         &self,
         kernel: i64,
