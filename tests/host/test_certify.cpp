@@ -125,9 +125,9 @@ TEST(Certify, RopeSweepsEachProductAndEachSumOfATile) {
     const auto stored = static_cast<uint16_t>(bits);
     return bitexact_reference::load(b16, &stored, 0);
   };
-  for (const int sweep : {0, 2}) {
-    uint64_t digest = 0;
-    for (int64_t a = first_tile << 11; a < (first_tile + 1) << 11; ++a) {
+  for (const int sweep : {0, 1, 2}) {
+    uint64_t digest = 0;  // of the second products nothing: each product counts once
+    for (int64_t a = first_tile << 11; sweep != 1 && a < (first_tile + 1) << 11; ++a) {
       for (int64_t b = second_tile << 11; b < (second_tile + 1) << 11; ++b) {
         uint16_t bits;
         bitexact_reference::store(b16, &bits, 0,
