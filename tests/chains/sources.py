@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module, util
+from importlib import import_module
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Optional
 
@@ -282,12 +282,7 @@ def ernie_image(x: Tensor, cos: Tensor, sin: Tensor) -> Rotated:
 
 
 def own(names: str, run: Callable[[str], Any], **more: Any) -> list[RopeSource]:
-    found = [name for name in names.split() if util.find_spec("transformers") is None or has(name)]
-    return [RopeSource(f"transformers {name}", run(name), "transformers", **more) for name in found]
-
-
-def has(name: str) -> bool:
-    return util.find_spec(f"transformers.models.{name}.modeling_{name}") is not None
+    return [RopeSource(f"transformers {name}", run(name), "transformers", **more) for name in names.split()]
 
 
 def image(name: str, run: Callable[..., Any], **more: Any) -> RopeSource:
