@@ -1,127 +1,145 @@
 // Host cost of an accepted call against a bare launch of the very same kernel, and what a context costs.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "bitexact.h"
 #include "check.h"
 #include "fused_rope.h"
 #include "fused_silu_mul.h"
-#include "harness.h"
+#include "inputs.h"
+#include "plain.h"
+#include "report.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Times batches that never fill the launch queue, one work after the other; nanoseconds a call, median.
+// A million calls each, in batches that never fill the launch queue, one work after the other.
 std::vector<bench::Measurement> time_calls(const std::vector<bench::Work>& works) {
-  constexpr int batch = 200, rounds = 301;
+  constexpr int batch = 250, rounds = 4000;
   std::vector<std::vector<double>> times(works.size());
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = -10; round < rounds; ++round) {  // the first ones warm up
     for (size_t w = 0; w < works.size(); ++w) {
       const auto begin = Clock::now();
       for (int i = 0; i < batch; ++i) works[w].enqueue(0);
       const double us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / batch;
-      bench::check_cuda(cudaStreamSynchronize(bench::stream()), works[w].name.c_str());
-      if (round > 0) times[w].push_back(us);
+      bench::check_cuda(cudaStreamSynchronize(bench::stream()), works[w].name);
+      if (round >= 0) times[w].push_back(us);
     }
   }
   std::vector<bench::Measurement> result;
   for (size_t w = 0; w < works.size(); ++w) {
     std::sort(times[w].begin(), times[w].end());
     const size_t n = times[w].size();
-    result.push_back({works[w].name, times[w][n / 2], times[w][n / 10], times[w][n * 9 / 10]});
+    result.push_back({works[w].name, times[w][n / 2], times[w][n / 10], times[w][n - 1 - n / 10]});
   }
   return result;
 }
 
-double create_ms(bitexact_context** context) {
-  const auto begin = Clock::now();
-  bench::check_status(bitexact_context_create(nullptr, context), "making a context");
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+struct Calls {
+  bitexact_context* context;
+  const bench::Memory& memory;
+  std::vector<bench::Measurement> silu_mul() const;
+  std::vector<bench::Measurement> rope() const;
+};
+
+std::vector<bench::Measurement> Calls::silu_mul() const {
+  bitexact_silu_mul_params p = BITEXACT_SILU_MUL_PARAMS_INIT;
+  p.dtype = BITEXACT_DTYPE_BFLOAT16;
+  p.batches = 1;
+  p.rows = 16;
+  p.cols = 128;
+  p.gate = memory.data();
+  p.up = memory.data() + 8192;
+  p.out = memory.data() + 16384;
+  p.gate_row_stride = p.up_row_stride = p.out_row_stride = 128;
+  bench::check_status(bitexact_fused_silu_mul(context, &p, bench::stream()), "first use");
+  bitexact::SiluMulArgs args;
+  bool empty = false;
+  bench::check_status(bitexact::check(&p, args, empty), "checking");
+  return time_calls(
+      {{"plain launch",
+        [&](int) {
+          bench::check_cuda(
+              bitexact::launch_fused_silu_mul(args, bitexact::SiluMulVariant::vec16, bench::stream()),
+              "launching");
+        }},
+       {"bitexact",
+        [&](int) { bench::check_status(bitexact_fused_silu_mul(context, &p, bench::stream()), "calling"); }},
+       {"empty kernel", [](int) { bench::empty_kernel(); }},
+       {"can_use",
+        [&](int) { bench::check_status(bitexact_fused_silu_mul_can_use(context, &p), "asking"); }}});
+}
+
+std::vector<bench::Measurement> Calls::rope() const {
+  bitexact_rope_params p = BITEXACT_ROPE_PARAMS_INIT;
+  p.dtype = BITEXACT_DTYPE_BFLOAT16;
+  p.batches = 1;
+  p.tokens = p.table_rows = 4;
+  p.q_heads = 8;
+  p.k_heads = 4;
+  p.head_dim = p.rotary_dim = p.table_width = 128;
+  p.q_in = p.q_out = memory.data();
+  p.k_in = p.k_out = memory.data() + 65536;
+  p.q_in_token_stride = p.q_out_token_stride = 1024;
+  p.k_in_token_stride = p.k_out_token_stride = 512;
+  p.q_in_head_stride = p.q_out_head_stride = p.k_in_head_stride = p.k_out_head_stride = 128;
+  p.cos = memory.data() + 131072;
+  p.sin = memory.data() + 196608;
+  p.cos_token_stride = p.sin_token_stride = 128;
+  p.cos_element_stride = p.sin_element_stride = 1;
+  bench::fill_rotations({memory.data() + 131072, memory.data() + 196608, 4, 128, p.dtype, true, false});
+  bench::check_status(bitexact_fused_rope(context, &p, bench::stream()), "first use");
+  bitexact::RopeArgs args;
+  bool empty = false;
+  bench::check_status(bitexact::check(&p, args, empty), "checking");
+  return time_calls({{"plain launch",
+                      [&](int) {
+                        bench::check_cuda(bitexact::launch_fused_rope(
+                                              args, bitexact::RopeVariant::vec16_table, bench::stream()),
+                                          "launching");
+                      }},
+                     {"bitexact", [&](int) {
+                        bench::check_status(bitexact_fused_rope(context, &p, bench::stream()), "calling");
+                      }}});
+}
+
+// Milliseconds and KiB, of the first context on the device and of a second one beside it.
+std::vector<bench::Measurement> contexts() {
+  std::vector<bench::Measurement> result;
+  bitexact_context* made[2] = {};
+  size_t before = 0, after = 0, total = 0;
+  bench::check_cuda(cudaMemGetInfo(&before, &total), "reading free memory");
+  for (int i = 0; i < 2; ++i) {
+    const auto begin = Clock::now();
+    bench::check_status(bitexact_context_create(nullptr, &made[i]), "making a context");
+    const double us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+    result.push_back({i == 0 ? "first context" : "second context", us, us, us});
+  }
+  bench::check_cuda(cudaMemGetInfo(&after, &total), "reading free memory");
+  const double kib = static_cast<double>(before - after) / 1024;
+  result.push_back({"KiB of device memory", kib, kib, kib});
+  for (bitexact_context* context : made) bitexact_context_destroy(context);
+  return result;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
+  bench::Report report(argc, argv, "host cost of a call");
   bench::check_cuda(cudaFree(nullptr), "opening the device");
   bench::stream();
-  size_t before = 0, after = 0, total = 0;
-  bench::check_cuda(cudaMemGetInfo(&before, &total), "reading free memory");
-  bitexact_context *context = nullptr, *second = nullptr;
-  const double first_ms = create_ms(&context), second_ms = create_ms(&second);
-  bench::check_cuda(cudaMemGetInfo(&after, &total), "reading free memory");
-
-  bench::Report report(argc, argv, "host cost of a call");
-  report.add({"first context on the device", 0, "", {{"create", first_ms * 1000, 0, 0}}});
-  report.add({"second context", 0, "", {{"create", second_ms * 1000, 0, 0}}});
-  report.add({"device memory of both contexts, in KiB",
-              0,
-              "",
-              {{"create", static_cast<double>(before - after) / 1024, 0, 0}}});
-
-  char* const memory = static_cast<char*>(bench::activations(1 << 20, BITEXACT_DTYPE_BFLOAT16));
-  bitexact_silu_mul_params s = BITEXACT_SILU_MUL_PARAMS_INIT;
-  s.dtype = BITEXACT_DTYPE_BFLOAT16;
-  s.batches = 1;
-  s.rows = 16;
-  s.cols = 128;
-  s.gate = memory;
-  s.up = memory + 8192;
-  s.out = memory + 16384;
-  s.gate_row_stride = s.up_row_stride = s.out_row_stride = 128;
-  bench::check_status(bitexact_fused_silu_mul(context, &s, bench::stream()), "first use");
-  bitexact::SiluMulArgs silu_args;
-  bool empty = false;
-  bench::check_status(bitexact::check(&s, silu_args, empty), "checking");
-  report.add(
-      {"fused_silu_mul 16 x 128 bfloat16", 0, "bare launch",
-       time_calls({{"bare launch",
-                    [&](int) {
-                      bench::check_cuda(bitexact::launch_fused_silu_mul(
-                                            silu_args, bitexact::SiluMulVariant::vec16, bench::stream()),
-                                        "launching");
-                    }},
-                   {"bitexact",
-                    [&](int) {
-                      bench::check_status(bitexact_fused_silu_mul(context, &s, bench::stream()), "calling");
-                    }},
-                   {"empty kernel", [](int) { bench::empty_kernel(); }},
-                   {"can_use", [&](int) {
-                      bench::check_status(bitexact_fused_silu_mul_can_use(context, &s), "asking");
-                    }}})});
-
-  bitexact_rope_params r = BITEXACT_ROPE_PARAMS_INIT;
-  r.dtype = BITEXACT_DTYPE_BFLOAT16;
-  r.batches = 1;
-  r.tokens = r.table_rows = 4;
-  r.q_heads = 8;
-  r.k_heads = 4;
-  r.head_dim = r.rotary_dim = r.table_width = 128;
-  r.q_in = r.q_out = memory;
-  r.k_in = r.k_out = memory + 65536;
-  r.q_in_token_stride = r.q_out_token_stride = 1024;
-  r.k_in_token_stride = r.k_out_token_stride = 512;
-  r.q_in_head_stride = r.q_out_head_stride = r.k_in_head_stride = r.k_out_head_stride = 128;
-  r.cos = memory + 131072;
-  r.sin = memory + 196608;
-  r.cos_token_stride = r.sin_token_stride = 128;
-  r.cos_element_stride = r.sin_element_stride = 1;
-  bench::check_status(bitexact_fused_rope(context, &r, bench::stream()), "first use");
-  bitexact::RopeArgs rope_args;
-  bench::check_status(bitexact::check(&r, rope_args, empty), "checking");
-  report.add(
-      {"fused_rope 4 x (8,4) x 128 bfloat16 in place", 0, "bare launch",
-       time_calls({{"bare launch",
-                    [&](int) {
-                      bench::check_cuda(bitexact::launch_fused_rope(
-                                            rope_args, bitexact::RopeVariant::vec16_table, bench::stream()),
-                                        "launching");
-                    }},
-                   {"bitexact", [&](int) {
-                      bench::check_status(bitexact_fused_rope(context, &r, bench::stream()), "calling");
-                    }}})});
-  bench::check_cuda(cudaFree(memory), "freeing");
-  bitexact_context_destroy(second);
-  bitexact_context_destroy(context);
-  return 0;
+  report.shape("contexts", 0, [](bench::Rotation&) { return contexts(); });
+  bench::Context context;
+  const bench::Memory memory(1 << 20);
+  bench::fill_activations(memory.data(), 1 << 20, BITEXACT_DTYPE_BFLOAT16);
+  const Calls calls{context.get(), memory};
+  report.shape("fused_silu_mul 16 x 128 bfloat16", 0, [&](bench::Rotation&) { return calls.silu_mul(); });
+  report.shape("fused_rope 4 x (8,4) x 128 bfloat16 in place", 0,
+               [&](bench::Rotation&) { return calls.rope(); });
+  return report.exit_code();
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

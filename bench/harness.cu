@@ -1,197 +1,180 @@
 #include "harness.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-
-#include "bitexact.h"
+#include <memory>
+#include <stdexcept>
 
 namespace bench {
 namespace {
 
-__global__ void two_reads(const uint4* a, const uint4* b, uint4* out, int64_t n) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  const uint4 x = a[i], y = b[i];
-  out[i] = make_uint4(x.x ^ y.x, x.y ^ y.y, x.z ^ y.z, x.w ^ y.w);
+__device__ unsigned long long nanoseconds() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
 }
 
-__global__ void copy_two(const uint4* q, uint4* q_out, int64_t nq, const uint4* k, uint4* k_out, int64_t nk) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < nq) {
-    q_out[i] = q[i];
-  } else if (i < nq + nk) {
-    k_out[i - nq] = k[i - nq];
+// Gives up after a while: a host that cannot queue the rest before the device moves on must not wait for ever.
+__global__ void hold(const volatile int* released, int ticket, int* expired) {
+  constexpr unsigned long long limit = 20'000'000;
+  for (const auto begin = nanoseconds(); *released < ticket;) {
+    if (nanoseconds() - begin > limit) {
+      *expired = ticket;
+      return;
+    }
   }
 }
 
-__global__ void nothing() {}
-
-// Magnitudes from 1/8 to 8, both signs.
-__global__ void fill(uint32_t* words, int64_t n, bool half) {
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
-       i += int64_t{gridDim.x} * blockDim.x) {
-    uint32_t x = static_cast<uint32_t>(i) * 2654435761u + static_cast<uint32_t>(i >> 32);
-    x = (x ^ (x >> 15)) * 0x2c1b3c6du;
-    x ^= x >> 12;
-    const uint32_t e1 = (x >> 3) % 6, e2 = (x >> 19) % 6;
-    words[i] = half ? (x & 0x83ff83ffu) | (12 + e1) << 10 | (12 + e2) << 26
-                    : (x & 0x807f807fu) | (124 + e1) << 7 | (124 + e2) << 23;
+class Timer {
+ public:
+  Timer() {
+    check_cuda(cudaEventCreate(&begin_), "making an event");
+    check_cuda(cudaEventCreate(&end_), "making an event");
+    check_cuda(cudaHostAlloc(&flags_, 2 * sizeof(int), cudaHostAllocMapped), "allocating host memory");
+    flags_[0] = flags_[1] = 0;
   }
-}
+  ~Timer() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+    cudaFreeHost(flags_);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
 
-unsigned blocks(int64_t n, int threads) { return static_cast<unsigned>((n + threads - 1) / threads); }
+  // Microseconds of one replay; `held` says whether all of it was queued before it began.
+  double replay(cudaGraphExec_t graph, bool& held) {
+    volatile int* const released = flags_;
+    hold<<<1, 1, 0, stream()>>>(flags_, ++ticket_, flags_ + 1);
+    check_cuda(cudaGetLastError(), "holding the stream");
+    check_cuda(cudaEventRecord(begin_, stream()), "timing");
+    check_cuda(cudaGraphLaunch(graph, stream()), "replaying");
+    check_cuda(cudaEventRecord(end_, stream()), "timing");
+    *released = ticket_;
+    check_cuda(cudaEventSynchronize(end_), "timing");
+    held = const_cast<volatile int*>(flags_)[1] != ticket_;
+    float ms = 0;
+    check_cuda(cudaEventElapsedTime(&ms, begin_, end_), "timing");
+    return ms * 1000.0;
+  }
 
-std::string quoted(const std::string& text) { return "\"" + text + "\""; }
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  int* flags_ = nullptr;  // the last ticket released by the host, and the last that ran out of patience
+  int ticket_ = 0;
+};
+
+class Graph {
+ public:
+  Graph(const Work& work, const Rotation& rotation) {
+    // Eagerly first: what happens once (loading a kernel, the gate's check) must not happen in the capture.
+    for (int i = 0; i < std::min(rotation.sets, 3); ++i) work.enqueue(i);
+    check_cuda(cudaStreamSynchronize(stream()), work.name);
+    check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "capturing " + work.name);
+    cudaGraph_t graph = nullptr;
+    try {
+      for (int i = 0; i < rotation.launches; ++i) work.enqueue(i % rotation.sets);
+    } catch (...) {
+      cudaStreamEndCapture(stream(), &graph);
+      if (graph != nullptr) cudaGraphDestroy(graph);
+      throw;
+    }
+    check_cuda(cudaStreamEndCapture(stream(), &graph), "capturing " + work.name);
+    const cudaError_t error = cudaGraphInstantiate(&exec_, graph, 0);
+    cudaGraphDestroy(graph);
+    check_cuda(error, "instantiating " + work.name);
+    check_cuda(cudaGraphUpload(exec_, stream()), "uploading " + work.name);
+  }
+  ~Graph() {
+    if (exec_ != nullptr) cudaGraphExecDestroy(exec_);
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  cudaGraphExec_t exec() const { return exec_; }
+
+ private:
+  cudaGraphExec_t exec_ = nullptr;
+};
 
 }  // namespace
 
-void check_cuda(int error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(static_cast<cudaError_t>(error)));
-  std::exit(1);
+void check_cuda(int error, const std::string& what) {
+  if (error != cudaSuccess)
+    throw std::runtime_error(what + ": " + cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
-void check_status(int32_t status, const char* what) {
-  if (status == BITEXACT_STATUS_OK) return;
-  std::fprintf(stderr, "%s: %s\n", what, bitexact_last_error());
-  std::exit(1);
-}
-
-const char* dtype_name(int32_t dtype) {
-  if (dtype == BITEXACT_DTYPE_BFLOAT16) return "bfloat16";
-  return dtype == BITEXACT_DTYPE_FLOAT16 ? "float16" : "float32";
+void check_status(int32_t status, const std::string& what) {
+  if (status != BITEXACT_STATUS_OK) throw std::runtime_error(what + ": " + bitexact_last_error());
 }
 
 cudaStream_t stream() {
-  static cudaStream_t made = [] {
-    cudaStream_t s;
+  static const cudaStream_t made = [] {
+    cudaStream_t s = nullptr;
     check_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
     return s;
   }();
   return made;
 }
 
-void* activations(size_t bytes, int32_t dtype) {
-  void* memory = nullptr;
-  check_cuda(cudaMalloc(&memory, bytes), "allocating");
-  fill<<<2048, 256>>>(static_cast<uint32_t*>(memory), static_cast<int64_t>(bytes / 4),
-                      dtype == BITEXACT_DTYPE_FLOAT16);
-  check_cuda(cudaDeviceSynchronize(), "filling");
-  return memory;
+Memory::Memory(int64_t bytes) {
+  check_cuda(cudaMalloc(&data_, static_cast<size_t>(bytes)),
+             "allocating " + std::to_string(bytes) + " bytes");
+}
+Memory::~Memory() { cudaFree(data_); }
+
+Context::Context() {
+  bitexact_context_options options = BITEXACT_CONTEXT_OPTIONS_INIT;
+  options.gate_policy = BITEXACT_POLICY_STRICT;
+  check_status(bitexact_context_create(&options, &context_), "making a context");
 }
 
-std::vector<Measurement> measure(const std::vector<Work>& works, int buffers) {
-  const int launches = (std::max(buffers, 16) + buffers - 1) / buffers * buffers;
-  std::vector<cudaGraphExec_t> graphs;
-  for (const Work& work : works) {
-    for (int i = 0; i < buffers; ++i) work.enqueue(i);
-    check_cuda(cudaStreamSynchronize(stream()), work.name.c_str());
-    check_cuda(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeGlobal), "capturing");
-    for (int i = 0; i < launches; ++i) work.enqueue(i % buffers);
-    cudaGraph_t graph;
-    check_cuda(cudaStreamEndCapture(stream(), &graph), "capturing");
-    cudaGraphExec_t exec;
-    check_cuda(cudaGraphInstantiate(&exec, graph, 0), "instantiating");
-    check_cuda(cudaGraphLaunch(exec, stream()), "replaying");
-    check_cuda(cudaGraphDestroy(graph), "capturing");
-    graphs.push_back(exec);
+Rotation rotation(int64_t set_bytes, int64_t moved_bytes) {
+  int device = 0, cache = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the device");
+  check_cuda(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device), "asking for the cache's size");
+  const auto sets = static_cast<int>(3 * int64_t{cache} / set_bytes + 2);
+  // A launch takes longer than a microsecond and moves less than five bytes in a picosecond.
+  const double microseconds = sets * std::max(1.0, static_cast<double>(moved_bytes) / 5e6);
+  const int turns = std::clamp(static_cast<int>(1000.0 / microseconds) + 1, 1, 64);
+  return {sets, sets * turns, 0};
+}
+
+std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotation, double seconds) {
+  if (seconds == 0) {
+    for (const Work& work : works) work.enqueue(0);
+    check_cuda(cudaStreamSynchronize(stream()), "launching each work once");
+    return {};
   }
-  cudaEvent_t begin, end;
-  check_cuda(cudaEventCreate(&begin), "making an event");
-  check_cuda(cudaEventCreate(&end), "making an event");
-  std::vector<std::vector<float>> times(works.size());
-  for (int round = 0; round < 21; ++round) {
+  std::vector<std::unique_ptr<Graph>> graphs;
+  for (const Work& work : works) graphs.push_back(std::make_unique<Graph>(work, rotation));
+  Timer timer;
+  std::vector<Measurement> result;
+  double round_us = 0;  // of the second round: the first one warms up
+  for (const int round : {0, 1}) {
     for (size_t w = 0; w < works.size(); ++w) {
-      check_cuda(cudaEventRecord(begin, stream()), "timing");
-      check_cuda(cudaGraphLaunch(graphs[w], stream()), "replaying");
-      check_cuda(cudaEventRecord(end, stream()), "timing");
-      check_cuda(cudaEventSynchronize(end), "timing");
-      float ms = 0;
-      check_cuda(cudaEventElapsedTime(&ms, begin, end), "timing");
-      times[w].push_back(ms * 1000 / static_cast<float>(launches));
+      bool held = false;
+      const double us = timer.replay(graphs[w]->exec(), held);
+      if (round == 1) round_us += us;
     }
   }
-  std::vector<Measurement> result;
+  rotation.rounds = std::clamp(static_cast<int>(seconds * 1e6 / round_us), 9, 101);
+  std::vector<std::vector<double>> times(works.size());
+  for (const Work& work : works) result.push_back({work.name, 0, 0, 0});
+  for (int round = 0; round < rotation.rounds; ++round) {
+    for (size_t i = 0; i < works.size(); ++i) {
+      const size_t w =
+          (i + static_cast<size_t>(round)) % works.size();  // each follows each other one in turn
+      bool held = false;
+      times[w].push_back(timer.replay(graphs[w]->exec(), held) / rotation.launches);
+      result[w].not_held += held ? 0 : 1;
+    }
+  }
   for (size_t w = 0; w < works.size(); ++w) {
     std::sort(times[w].begin(), times[w].end());
-    result.push_back({works[w].name, times[w][10], times[w][2], times[w][18]});
-    check_cuda(cudaGraphExecDestroy(graphs[w]), "destroying a graph");
+    const size_t n = times[w].size();
+    result[w].median_us = times[w][n / 2];
+    result[w].p10_us = times[w][n / 10];
+    result[w].p90_us = times[w][n - 1 - n / 10];
   }
-  check_cuda(cudaEventDestroy(begin), "destroying an event");
-  check_cuda(cudaEventDestroy(end), "destroying an event");
   return result;
 }
-
-Report::Report(int argc, char** argv, const char* title) : title_(title) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
-      file_ = argv[++i];
-    } else {
-      std::fprintf(stderr, "usage: %s [--json FILE]\n", argv[0]);
-      std::exit(2);
-    }
-  }
-  std::printf("%s\n%-58s %-18s %9s %9s %9s %8s %7s\n", title, "shape", "work", "median us", "p10", "p90",
-              "TB/s", "ratio");
-}
-
-void Report::add(const Row& row) {
-  double limit = 0;
-  for (const Measurement& m : row.measurements) {
-    if (m.name.compare(0, row.limit.size(), row.limit) == 0 && (limit == 0 || m.median_us < limit))
-      limit = m.median_us;
-  }
-  for (const Measurement& m : row.measurements) {
-    const double tb = row.bytes / m.median_us / 1e6, ratio = limit / m.median_us;
-    std::printf("%-58s %-18s %9.2f %9.2f %9.2f %8.2f %7.3f\n", row.shape.c_str(), m.name.c_str(), m.median_us,
-                m.p10_us, m.p90_us, tb, ratio);
-    char numbers[256];
-    std::snprintf(numbers, sizeof(numbers),
-                  "\"median_us\": %.3f, \"p10_us\": %.3f, \"p90_us\": %.3f, \"tb_per_s\": %.3f, "
-                  "\"ratio_to_limit\": %.4f",
-                  m.median_us, m.p10_us, m.p90_us, tb, ratio);
-    rows_ += std::string(rows_.empty() ? "" : ",\n") + "    {\"shape\": " + quoted(row.shape) +
-             ", \"work\": " + quoted(m.name) + ", " + numbers + "}";
-  }
-  std::fflush(stdout);
-}
-
-Report::~Report() {
-  if (file_.empty()) return;
-  cudaDeviceProp device;
-  check_cuda(cudaGetDeviceProperties(&device, 0), "reading device properties");
-  int driver = 0, runtime = 0;
-  check_cuda(cudaDriverGetVersion(&driver), "reading the driver version");
-  check_cuda(cudaRuntimeGetVersion(&runtime), "reading the runtime version");
-  std::FILE* out = std::fopen(file_.c_str(), "w");
-  if (out == nullptr) {
-    std::fprintf(stderr, "cannot write %s\n", file_.c_str());
-    std::exit(1);
-  }
-  std::fprintf(out,
-               "{\n  \"title\": \"%s\",\n  \"gpu\": \"%s\",\n  \"driver\": %d,\n  \"runtime\": %d,\n  "
-               "\"build\": \"%s\",\n"
-               "  \"rows\": [\n%s\n  ]\n}\n",
-               title_.c_str(), device.name, driver, runtime, bitexact_build_info(), rows_.c_str());
-  std::fclose(out);
-}
-
-void plain_two_reads(const void* a, const void* b, void* out, int64_t bytes, int threads) {
-  const int64_t n = bytes / 16;
-  two_reads<<<blocks(n, threads), threads, 0, stream()>>>(
-      static_cast<const uint4*>(a), static_cast<const uint4*>(b), static_cast<uint4*>(out), n);
-}
-
-void plain_copy(const void* q, void* q_out, int64_t q_bytes, const void* k, void* k_out, int64_t k_bytes,
-                int threads) {
-  const int64_t nq = q_bytes / 16, nk = k_bytes / 16;
-  copy_two<<<blocks(nq + nk, threads), threads, 0, stream()>>>(
-      static_cast<const uint4*>(q), static_cast<uint4*>(q_out), nq, static_cast<const uint4*>(k),
-      static_cast<uint4*>(k_out), nk);
-}
-
-void empty_kernel() { nothing<<<1, 1, 0, stream()>>>(); }
 
 }  // namespace bench

@@ -1,5 +1,7 @@
-// Measures works against each other in one run: every one through a CUDA graph over rotating buffers that
-// together exceed the second-level cache several times, in turns, several rounds; the median counts.
+// Times works against each other in one run. Each is captured once as a long CUDA graph over so many sets of
+// buffers that nothing it reads is left in the second-level cache; the graphs are then replayed in turns. A
+// replay is queued whole behind a kernel that holds the stream, so that the time between the two events is the
+// device's alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,54 +11,64 @@
 #include <string>
 #include <vector>
 
+#include "bitexact.h"
+
 namespace bench {
 
-// Ends the program with the message of a failed CUDA or library call.
-void check_cuda(int error, const char* what);
-void check_status(int32_t status, const char* what);
+// Both throw std::runtime_error with the message of a failed CUDA or library call.
+void check_cuda(int error, const std::string& what);
+void check_status(int32_t status, const std::string& what);
 
-const char* dtype_name(int32_t dtype);  // of a BITEXACT_DTYPE
+cudaStream_t stream();
+
+// Device memory, freed with the object.
+class Memory {
+ public:
+  explicit Memory(int64_t bytes);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  char* data_ = nullptr;
+};
+
+// A context that refuses to compute anything but with the fused kernel.
+class Context {
+ public:
+  Context();
+  ~Context() { bitexact_context_destroy(context_); }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  bitexact_context* get() const { return context_; }
+
+ private:
+  bitexact_context* context_ = nullptr;
+};
 
 struct Work {
   std::string name;
-  std::function<void(int buffer)> enqueue;  // on stream()
+  std::function<void(int set)> enqueue;  // on stream()
 };
 
 struct Measurement {
   std::string name;
-  double median_us, p10_us, p90_us;
+  double median_us, p10_us, p90_us;  // one launch
+  int not_held = 0;                  // samples whose replay was not queued whole in time
 };
 
-cudaStream_t stream();
-
-// Device memory of random numbers that look like activations in `dtype` (a BITEXACT_DTYPE): never zeros,
-// which can run faster, and no infinities, which take slow paths.
-void* activations(size_t bytes, int32_t dtype);
-
-std::vector<Measurement> measure(const std::vector<Work>& works, int buffers);
-
-// One table row for each shape, as text on stdout and as JSON in the file named by --json.
-struct Row {
-  std::string shape;
-  double bytes;       // read and written, tables not counted
-  std::string limit;  // the measurement that the others are set against
-  std::vector<Measurement> measurements;
-};
-class Report {
- public:
-  Report(int argc, char** argv, const char* title);
-  void add(const Row& row);
-  ~Report();
-
- private:
-  std::string title_, file_, rows_;
+// How often a graph goes through how many sets of buffers.
+struct Rotation {
+  int sets, launches, rounds;
 };
 
-// The plain kernel that moves what silu_mul moves: two reads, one write, a vector a thread.
-void plain_two_reads(const void* a, const void* b, void* out, int64_t bytes, int threads);
-// The plain copy of q and k in one launch, a vector a thread.
-void plain_copy(const void* q, void* q_out, int64_t q_bytes, const void* k, void* k_out, int64_t k_bytes,
-                int threads);
-void empty_kernel();
+// Sets of `set_bytes` that together exceed the device's second-level cache three times; launches that take a
+// millisecond or more if each moves `moved_bytes`.
+Rotation rotation(int64_t set_bytes, int64_t moved_bytes);
+
+// Replays for about `seconds`, though at least 9 rounds, and notes in `rotation` how many it were. With 0 seconds
+// each work is launched once and nothing is measured.
+std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotation, double seconds);
 
 }  // namespace bench

@@ -23,6 +23,7 @@
 #include "fused_rope_layout.cuh"
 #include "fused_rope_pair.cuh"
 #include "fused_rope_vector.cuh"
+#include "fused_rope_vector.h"
 
 namespace bitexact {
 
@@ -120,27 +121,32 @@ __global__ void __launch_bounds__(rope_max_threads) fused_rope(const __grid_cons
 
 // ------------------------------------------------------------------------------- instances --
 
-using RopeEntry = void (*)(RopeArgs);
+template <class X, class T, class C, Layout L, bool Fused, int H>
+const void* rope_vector_entry(const RopeArgs& a) {
+  return reinterpret_cast<const void*>(a.full_table ? fused_rope_vector<X, T, C, L, true, Fused, H>
+                                                    : fused_rope_vector<X, T, C, L, false, Fused, H>);
+}
 
 template <class X, class T, class C, Layout L, bool Fused>
-RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
+const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
     if (variant == RopeVariant::vec16_table) {
-      return a.full_table ? fused_rope_vector<X, T, C, L, true, Fused>
-                          : fused_rope_vector<X, T, C, L, false, Fused>;
+      if constexpr (sizeof(X) >= sizeof(T)) return rope_vector_entry<X, T, C, L, Fused, 1>(a);
+      return vector_heads(a) == 4 ? rope_vector_entry<X, T, C, L, Fused, 4>(a)
+                                  : rope_vector_entry<X, T, C, L, Fused, 2>(a);
     }
   }
-  return fused_rope<X, T, C, L, Fused>;
+  return reinterpret_cast<const void*>(fused_rope<X, T, C, L, Fused>);
 }
 
 template <class X, class T, class C, Layout L>
-RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
+const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   return a.combine != Combine::separate ? rope_entry<X, T, C, L, true>(a, variant)
                                         : rope_entry<X, T, C, L, false>(a, variant);
 }
 
 template <class X, class T, class C>
-RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
+const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if (variant == RopeVariant::scalar) return rope_entry<X, T, C, Layout::scalar>(a, variant);
   if (a.pairing_in == Pairing::half) return rope_entry<X, T, C, Layout::half>(a, variant);
   if (a.pairing_out == Pairing::half) return rope_entry<X, T, C, Layout::interleaved_to_half>(a, variant);
@@ -149,7 +155,7 @@ RopeEntry rope_entry(const RopeArgs& a, RopeVariant variant) {
 
 // The kernel for a table of X's own type, of float32 or of float64.
 template <class X>
-RopeEntry rope_entry_of(const RopeArgs& a, RopeVariant variant) {
+const void* rope_entry_of(const RopeArgs& a, RopeVariant variant) {
   if (a.table_dtype == Dtype::float64) return rope_entry<X, double, double>(a, variant);
   if (a.table_dtype == Dtype::float32) {
     return a.compute_dtype == Dtype::float64 ? rope_entry<X, float, double>(a, variant)
@@ -160,8 +166,8 @@ RopeEntry rope_entry_of(const RopeArgs& a, RopeVariant variant) {
   return rope_entry<X, X, X>(a, variant);
 }
 
-extern template RopeEntry rope_entry_of<bf16>(const RopeArgs&, RopeVariant);
-extern template RopeEntry rope_entry_of<f16>(const RopeArgs&, RopeVariant);
-extern template RopeEntry rope_entry_of<float>(const RopeArgs&, RopeVariant);
+extern template const void* rope_entry_of<bf16>(const RopeArgs&, RopeVariant);
+extern template const void* rope_entry_of<f16>(const RopeArgs&, RopeVariant);
+extern template const void* rope_entry_of<float>(const RopeArgs&, RopeVariant);
 
 }  // namespace bitexact

@@ -1,5 +1,5 @@
 #include "fused_rope.cuh"
 
 namespace bitexact {
-template RopeEntry rope_entry_of<float>(const RopeArgs&, RopeVariant);
+template const void* rope_entry_of<float>(const RopeArgs&, RopeVariant);
 }

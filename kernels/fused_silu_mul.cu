@@ -96,16 +96,32 @@ __device__ void quick_silu_mul(const X* gate, const X* up, X* out, float& greate
 
 constexpr int max_threads = 128;  // small blocks: when one ends, the next one's loads start at once
 
+// What the vector kernels need, as short as can be: reading it delays small calls.
+struct VectorArgs {
+  const void *gate, *up;
+  void* out;
+  int64_t cols;
+  int32_t rows, gate_row, up_row, out_row, gate_batch, up_batch, out_batch;
+};
+
+VectorArgs vector_args(const SiluMulArgs& a) {
+  const auto narrow = [](int64_t stride) { return static_cast<int32_t>(stride); };
+  return {a.gate.data,          a.up.data,          a.out.data,         a.cols,
+          narrow(a.rows),       narrow(a.gate.row), narrow(a.up.row),   narrow(a.out.row),
+          narrow(a.gate.batch), narrow(a.up.batch), narrow(a.out.batch)};
+}
+
 // N elements a thread. A single row goes over the x axis; of many rows, they do, and their columns over y.
 template <class X, Form F, int N>
-__global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __grid_constant__ SiluMulArgs a) {
+__global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __grid_constant__ VectorArgs a) {
   const bool single = a.rows == 1;
-  const int64_t r = single ? 0 : int64_t{blockIdx.x} * blockDim.y + threadIdx.y, b = blockIdx.z;
-  const int64_t c = (int64_t{single ? blockIdx.x : blockIdx.y} * blockDim.x + threadIdx.x) * N;
+  const int r = single ? 0 : blockIdx.x * blockDim.y + threadIdx.y, b = blockIdx.z;
+  const int64_t c = int64_t{single ? blockIdx.x : blockIdx.y} * (blockDim.x * N) + threadIdx.x * N;
   if (c >= a.cols || r >= a.rows) return;
-  const X* const gate = static_cast<const X*>(a.gate.data) + b * a.gate.batch + r * a.gate.row + c;
-  const X* const up = static_cast<const X*>(a.up.data) + b * a.up.batch + r * a.up.row + c;
-  X* const out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row + c;
+  const X* const gate =
+      static_cast<const X*>(a.gate) + (int64_t{b} * a.gate_batch + int64_t{r} * a.gate_row + c);
+  const X* const up = static_cast<const X*>(a.up) + (int64_t{b} * a.up_batch + int64_t{r} * a.up_row + c);
+  X* const out = static_cast<X*>(a.out) + (int64_t{b} * a.out_batch + int64_t{r} * a.out_row + c);
   int count = N;
   if (c + N <= a.cols) {
     const auto g = Vector<X, N>::load(gate), u = Vector<X, N>::load(up);
@@ -140,14 +156,16 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __gri
 
 // ------------------------------------------------------------------------------- instances --
 
-using Entry = void (*)(SiluMulArgs);
+using Entry = const void*;
 
 template <class X, Form F>
 Entry entry(SiluMulVariant variant) {
   switch (variant) {
-    case SiluMulVariant::vec16: return fused_silu_mul_vector<X, F, 16 / sizeof(X)>;
-    case SiluMulVariant::vec8: return fused_silu_mul_vector<X, F, 8 / sizeof(X)>;
-    default: return fused_silu_mul_scalar<X, F>;
+    case SiluMulVariant::vec16:
+      return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 16 / static_cast<int>(sizeof(X))>);
+    case SiluMulVariant::vec8:
+      return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 8 / static_cast<int>(sizeof(X))>);
+    default: return reinterpret_cast<Entry>(fused_silu_mul_scalar<X, F>);
   }
 }
 
@@ -182,7 +200,7 @@ int64_t elements_a_thread(const SiluMulArgs& a, SiluMulVariant variant) {
 // -------------------------------------------------------------------------------- launcher --
 
 const void* fused_silu_mul_entry(const SiluMulArgs& a, SiluMulVariant variant) {
-  return reinterpret_cast<const void*>(entry_of(a, variant));
+  return entry_of(a, variant);
 }
 
 cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, cudaStream_t stream) {
@@ -195,7 +213,9 @@ cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, 
   const bool rows_on_x = variant != SiluMulVariant::scalar && a.rows > 1;
   const dim3 grid(grid_x(rows_on_x ? row_blocks : col_blocks), grid_yz(rows_on_x ? col_blocks : row_blocks),
                   grid_yz(a.batches));
-  void* arguments[] = {const_cast<SiluMulArgs*>(&a)};
+  VectorArgs short_args = vector_args(a);
+  void* arguments[] = {variant == SiluMulVariant::scalar ? static_cast<void*>(const_cast<SiluMulArgs*>(&a))
+                                                         : &short_args};
   return cudaLaunchKernel(fused_silu_mul_entry(a, variant), grid, block, arguments, 0, stream);
 }
 

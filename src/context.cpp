@@ -6,6 +6,7 @@
 #include "check_common.h"
 #include "cuda_backend.h"
 #include "host/host_backend.h"
+#include "kernel_table.h"
 #include "params.h"
 
 namespace bitexact {
@@ -26,6 +27,28 @@ int32_t apply_environment(int32_t& policy) {
       BITEXACT_STATUS_ENVIRONMENT,
       "the environment variable BITEXACT_GATE is \"%s\"; accepted: verify, reference, trust, audit, strict",
       value);
+}
+
+// Without checks nothing else loads the kernels before their first use, which may be in a capture. A kernel has
+// code of its own for full tables and for many heads.
+int32_t load_all(Backend& backend) {
+  const Backend::Scope scope(backend);
+  BITEXACT_TRY(scope.status());
+  for (int k = 0; k < kernel_count; ++k) {
+    if (!is_rope(k)) {
+      BITEXACT_TRY(backend.load(silu_mul_kernel(k).args, silu_mul_kernel(k).variant));
+      continue;
+    }
+    RopeKernel kernel = rope_kernel(k);
+    for (const bool full : {false, true}) {
+      for (const int64_t heads : {1, 1000}) {
+        kernel.args.full_table = full;
+        kernel.args.heads[0] = heads;
+        BITEXACT_TRY(backend.load(kernel.args, kernel.variant));
+      }
+    }
+  }
+  return BITEXACT_STATUS_OK;
 }
 
 }  // namespace
@@ -49,6 +72,7 @@ int32_t create_context(const bitexact_context_options* options, bitexact_context
   std::unique_ptr<Backend> backend;
   BITEXACT_TRY(o.device == BITEXACT_DEVICE_HOST ? open_host_backend(backend)
                                                 : open_cuda_backend(o.device, backend));
+  if (o.gate_policy == BITEXACT_POLICY_TRUST) BITEXACT_TRY(load_all(*backend));
   *out = new bitexact_context(std::move(backend), GateOptions{o.gate_policy, o.reference_mode});
   return BITEXACT_STATUS_OK;
 }

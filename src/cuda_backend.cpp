@@ -25,6 +25,12 @@ int32_t checked(cudaError_t error, const char* what) {
   return error == cudaSuccess ? BITEXACT_STATUS_OK : cuda_failure(error, what);
 }
 
+int32_t load_entry(const void* entry) {
+  const RelaxedCapture relaxed;
+  cudaFuncAttributes attributes;
+  return checked(cudaFuncGetAttributes(&attributes, entry), "loading a kernel");
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaDevice& device)
@@ -53,6 +59,13 @@ class CudaBackend final : public Backend {
   }
   int32_t reference(const RopeArgs& a, bitexact_stream stream) override {
     return checked(launch_reference_rope(a, stream), "launching the rope reference");
+  }
+
+  int32_t load(const SiluMulArgs& a, SiluMulVariant variant) override {
+    return load_entry(fused_silu_mul_entry(a, variant));
+  }
+  int32_t load(const RopeArgs& a, RopeVariant variant) override {
+    return load_entry(fused_rope_entry(a, variant));
   }
 
   int32_t is_capturing(bitexact_stream stream, bool& capturing) override {

@@ -3,13 +3,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "bitexact.h"
-#include "fused_rope.h"
-#include "fused_silu_mul.h"
-#include "kernel_table.h"
 #include "reference_kernels.h"
 #include "status.h"
 
@@ -73,21 +69,11 @@ const Driver* find_driver() {
   return driver;
 }
 
-// Every kernel entry once: those of the dispatcher's own list, and the references.
-std::set<const void*> all_entries() {
-  std::set<const void*> entries;
-  for (int k = 0; k < kernel_count; ++k) {
-    entries.insert(is_rope(k) ? fused_rope_entry(rope_kernel(k).args, rope_kernel(k).variant)
-                              : fused_silu_mul_entry(silu_mul_kernel(k).args, silu_mul_kernel(k).variant));
-  }
-  for (const void* entry : reference_entries().entry) entries.insert(entry);
-  return entries;
-}
-
-// Loads every kernel now, so that no later call does: a lazy load waits for running work.
-int32_t load_kernels(CudaDevice& device) {
+// The references serve calls that cannot wait for a check, so they are loaded at once. A fused kernel is loaded
+// by its check: all of them would take megabytes of device memory.
+int32_t load_references(CudaDevice& device) {
   cudaFuncAttributes attributes = {};
-  for (const void* entry : all_entries()) {
+  for (const void* entry : reference_entries().entry) {
     BITEXACT_CUDA(cudaFuncGetAttributes(&attributes, entry), "loading kernels");
   }
   device.image_architecture = attributes.ptxVersion;
@@ -113,7 +99,7 @@ int32_t examine(int32_t ordinal, CudaDevice& device) {
   if (error == cudaSuccess) error = cudaFree(nullptr);
   if (error != cudaSuccess) return cuda_failure(error, "opening the device");
   device.driver->ctx_get_current(&device.primary);
-  const int32_t status = load_kernels(device);
+  const int32_t status = load_references(device);
   device.driver->ctx_set_current(before);
   return status;
 }

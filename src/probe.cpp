@@ -266,13 +266,15 @@ Probe<SiluMulArgs> make_probe(const SiluMulArgs& kernel) {
 Probe<RopeArgs> make_probe(const RopeArgs& kernel) {
   Probe<RopeArgs> probe;
   Random random;
-  // The last one is long enough for the launcher to walk over heads instead of spreading them.
+  // One long enough for the launcher to walk over heads instead of spreading them, and of so many heads that a
+  // thread takes more of them.
   const RopeCase forms[] = {
       // full   per head positions inverse element tokens heads
       {true, false, false, false, 1, 24, {5, 3}},  {false, false, false, false, 1, 24, {3, 5}},
       {false, false, true, true, 2, 24, {2, 0}},   {true, true, false, false, 1, 24, {2, 3}},
       {true, false, true, false, 4, 24, {1, 1}},   {false, false, true, false, 1, 24, {8, 0}},
-      {false, false, false, true, 1, 264, {1, 7}},
+      {false, false, false, true, 1, 264, {1, 7}}, {true, false, false, false, 1, 3, {49, 20}},
+      {false, false, true, true, 1, 3, {33, 33}},
   };
   for (const RopeCase& form : forms) add_case(probe, kernel, form, random);
   return probe;

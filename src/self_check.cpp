@@ -126,7 +126,9 @@ Finding not_now(int32_t status) {
   return finding;
 }
 
+// Memory that is short now may be there later.
 Finding fused_failed(int32_t status) {
+  if (status == BITEXACT_STATUS_OUT_OF_MEMORY) return not_now(status);
   Finding finding;
   finding.outcome = Outcome::fused_failed;
   finding.status = status;
@@ -180,7 +182,8 @@ Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitex
     if (status == BITEXACT_STATUS_OK) status = work.poison(expected, 0x5a, size);
     if (status == BITEXACT_STATUS_OK) status = backend.reference(reference, stream);
     if (status != BITEXACT_STATUS_OK) return not_now(status);
-    status = backend.fused(fused, variant, stream);
+    status = backend.load(fused, variant);
+    if (status == BITEXACT_STATUS_OK) status = backend.fused(fused, variant, stream);
     if (status != BITEXACT_STATUS_OK) return fused_failed(status);
     status = work.compare(fused, from_start, reference, from_start, whole);
     if (status != BITEXACT_STATUS_OK) return not_now(status);

@@ -27,24 +27,29 @@ TEST(KernelTable, NamesAreUnique) {
 }
 
 // What the self-check would run for a kernel is that very kernel: its probe holds calls that meet the demands
-// of the variant, full and half tables among them, so forcing the variant on those is sound.
+// of the variant, full and half tables and many heads among them, so forcing the variant on those is sound.
 TEST(KernelTable, EveryProbeFitsItsKernel) {
   void* const aligned = reinterpret_cast<void*>(uintptr_t{1} << 20);
   for (int k = 0; k < kernel_count; ++k) {
-    int fitting = 0, full = 0, half = 0;
+    int fitting = 0, full = 0, half = 0, many_heads[2] = {};
     auto look = [&](const auto& kernel) {
       for (const auto& a : make_probe(kernel.args).cases) {
         const auto call = redirected(located(a, aligned), aligned);
         if (!fits(call, kernel.variant)) continue;
         EXPECT_EQ(kernel_of(call, kernel.variant), k);
         ++fitting;
-        if constexpr (std::is_same<decltype(kernel.args), RopeArgs>::value) ++(a.full_table ? full : half);
+        if constexpr (std::is_same<decltype(kernel.args), RopeArgs>::value) {
+          ++(a.full_table ? full : half);
+          if (a.heads[0] + a.heads[1] > 64) ++many_heads[a.full_table];
+        }
       }
     };
     if (is_rope(k)) {
       look(rope_kernel(k));
       EXPECT_GE(full, 1) << kernel_name(k);
       EXPECT_GE(half, 1) << kernel_name(k);
+      EXPECT_GE(many_heads[0], 1) << kernel_name(k);
+      EXPECT_GE(many_heads[1], 1) << kernel_name(k);
     } else {
       look(silu_mul_kernel(k));
       EXPECT_GE(fitting, 9) << kernel_name(k);
@@ -66,8 +71,8 @@ TEST(Dispatch, SiluMulVariantFollowsRealAlignment) {
     SiluMulArgs a{};
     a.dtype = Dtype::bfloat16;
     a.batches = 1;
-    a.rows = 4;
     a.cols = 64;
+    a.rows = silu_mul_many / a.cols;
     a.gate = a.up = a.out = {reinterpret_cast<void*>(c.address), 0, c.row};
     EXPECT_EQ(choose_variant(a), c.variant) << c.address << " " << c.row;
     for (Rows SiluMulArgs::*one :
@@ -77,11 +82,25 @@ TEST(Dispatch, SiluMulVariantFollowsRealAlignment) {
       b.*one = {reinterpret_cast<void*>(c.address), 0, c.row};
       EXPECT_EQ(choose_variant(b), c.variant);
     }
+    a.cols *= a.rows;
     a.rows = 1;  // then row strides do not matter
     a.gate.row = a.up.row = a.out.row = 65;
     if (c.address == 256) {
       EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
     }
+  }
+}
+
+TEST(Dispatch, FewSixteenBitElementsTakeNarrowVectors) {
+  SiluMulArgs a{};
+  a.batches = a.rows = 1;
+  a.gate = a.up = a.out = {reinterpret_cast<void*>(int64_t{256}), 0, 0};
+  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float32}) {
+    a.dtype = dtype;
+    a.cols = silu_mul_many;
+    EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
+    a.cols = silu_mul_many - 1;
+    EXPECT_EQ(choose_variant(a), dtype == Dtype::float32 ? SiluMulVariant::vec16 : SiluMulVariant::vec8);
   }
 }
 

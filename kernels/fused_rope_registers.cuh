@@ -1,0 +1,158 @@
+// What a thread of the fast form holds of heads and tables, how it loads it, and as what values.
+#pragma once
+
+#include "fused_rope_layout.cuh"
+
+namespace bitexact {
+
+// -------------------------------------------------------------------- vectors as arithmetic values --
+
+// The first and the second members of P pairs as M values of Arithmetic<C>.
+template <class C, int M>
+struct Members {
+  typename Arithmetic<C>::Value first[M], second[M];
+};
+
+// From one vector of first members and one of second members.
+template <class C, int M, class T, int P>
+__device__ void unpack(const Vector<T, P>& v1, const Vector<T, P>& v2, Members<C, M>& to) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    if constexpr (Arithmetic<C>::lanes == 2) {
+      to.first[m] = v1.word[m];
+      to.second[m] = v2.word[m];
+    } else {
+      to.first[m] = Arithmetic<C>::load(v1.at[m], v1.at[m]);
+      to.second[m] = Arithmetic<C>::load(v2.at[m], v2.at[m]);
+    }
+  }
+}
+
+// From one vector of whole pairs.
+template <class C, int M, class T, int N>
+__device__ void unpack_pairs(const Vector<T, N>& v, Members<C, M>& to) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    if constexpr (Arithmetic<C>::lanes == 2) {
+      to.first[m] = __byte_perm(v.word[2 * m], v.word[2 * m + 1], 0x5410);
+      to.second[m] = __byte_perm(v.word[2 * m], v.word[2 * m + 1], 0x7632);
+    } else {
+      to.first[m] = Arithmetic<C>::load(v.at[2 * m], v.at[2 * m]);
+      to.second[m] = Arithmetic<C>::load(v.at[2 * m + 1], v.at[2 * m + 1]);
+    }
+  }
+}
+
+// M values to one vector of M elements (lanes 1) or 2 M elements (lanes 2).
+template <class C, int M, class X, int P>
+__device__ void pack(const typename Arithmetic<C>::Value (&from)[M], Vector<X, P>& to) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    if constexpr (Arithmetic<C>::lanes == 2) {
+      to.word[m] = from[m];
+    } else if constexpr (sizeof(X) == 4) {
+      to.at[m] = from[m];
+    } else if (m % 2 == 0) {
+      to.word[m / 2] = round_two_to<X>(from[m], from[m + 1]);
+    }
+  }
+}
+
+template <class C, int M, class X, int N>
+__device__ void pack_pairs(const Members<C, M>& from, Vector<X, N>& to) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    if constexpr (Arithmetic<C>::lanes == 2) {
+      to.word[2 * m] = __byte_perm(from.first[m], from.second[m], 0x5410);
+      to.word[2 * m + 1] = __byte_perm(from.first[m], from.second[m], 0x7632);
+    } else if constexpr (sizeof(X) == 4) {
+      to.at[2 * m] = from.first[m];
+      to.at[2 * m + 1] = from.second[m];
+    } else {
+      to.word[m] = round_two_to<X>(from.first[m], from.second[m]);
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------- loads --
+
+// In the order written, which the compiler would change: heads first, as they come from the farthest.
+template <class X, int N>
+__device__ void load_now(Vector<X, N>& v, const char* from) {
+  static_assert(Vector<X, N>::bytes == 8 || Vector<X, N>::bytes == 16, "no such access");
+  if constexpr (Vector<X, N>::bytes == 8) {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.two.x), "=r"(v.two.y) : "l"(from));
+  } else {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.quad[0].x), "=r"(v.quad[0].y), "=r"(v.quad[0].z), "=r"(v.quad[0].w)
+                 : "l"(from));
+  }
+}
+
+// Asks the second-level cache to keep what is loaded: every layer of a model reads the same tables.
+__device__ inline uint64_t keep_policy() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+template <class T, int N>
+__device__ void load_kept(Vector<T, N>& v, const char* from, uint64_t policy) {
+  if constexpr (Vector<T, N>::bytes == 4) {
+    asm volatile("ld.global.L2::cache_hint.u32 %0, [%1], %2;" : "=r"(v.word[0]) : "l"(from), "l"(policy));
+  } else if constexpr (Vector<T, N>::bytes == 8) {
+    asm volatile("ld.global.L2::cache_hint.v2.u32 {%0, %1}, [%2], %3;"
+                 : "=r"(v.two.x), "=r"(v.two.y)
+                 : "l"(from), "l"(policy));
+  } else {
+#pragma unroll
+    for (int i = 0; i < Vector<T, N>::bytes / 16; ++i) {
+      asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                   : "=r"(v.quad[i].x), "=r"(v.quad[i].y), "=r"(v.quad[i].z), "=r"(v.quad[i].w)
+                   : "l"(from + 16 * i), "l"(policy));
+    }
+  }
+}
+
+// What a thread holds of a head: two vectors of members, or one of pairs.
+template <class X, Layout L, int P>
+struct Piece {
+  Vector<X, L == Layout::half ? P : 2 * P> low;
+  Vector<X, L == Layout::half ? P : 16 / static_cast<int>(sizeof(X))> high;
+
+  __device__ void load(const char* at, int half_bytes) {
+    load_now(low, at);
+    if constexpr (L == Layout::half) load_now(high, at + half_bytes);
+  }
+  template <class C, int M>
+  __device__ void unpack_to(Members<C, M>& to) const {
+    if constexpr (L == Layout::half)
+      unpack<C, M>(low, high, to);
+    else
+      unpack_pairs<C, M>(low, to);
+  }
+};
+
+// What one table holds for the P pairs of a thread, as loaded.
+template <class T, Layout L, bool Full, int P>
+struct Entries {
+  static constexpr bool pairs = Full && L != Layout::half, two = Full && L == Layout::half;
+  static constexpr int bytes = (pairs ? 2 * P : P) * static_cast<int>(sizeof(T));
+  Vector<T, pairs ? 2 * P : P> low;
+  Vector<T, two ? P : 1> high;
+
+  __device__ void load(const char* at, int half_bytes, uint64_t policy) {
+    load_kept(low, at, policy);
+    if constexpr (two) load_kept(high, at + half_bytes, policy);
+  }
+  template <class C, int M>
+  __device__ void unpack_to(Members<C, M>& to) const {
+    if constexpr (pairs)
+      unpack_pairs<C, M>(low, to);
+    else if constexpr (two)
+      unpack<C, M>(low, high, to);
+    else
+      unpack<C, M>(low, low, to);
+  }
+};
+
+}  // namespace bitexact

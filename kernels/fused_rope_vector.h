@@ -1,0 +1,84 @@
+// Arguments of the fast form of fused_rope, as short as can be: what a kernel must read of them delays the few
+// tokens of a decoding step. Plain C++.
+#pragma once
+
+#include <algorithm>
+
+#include "args.h"
+
+namespace bitexact {
+
+// How many pairs a thread takes of a head: such that its entries of one table fill a 16-byte access. Measured.
+constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in) {
+  const int64_t bytes = pairing_in == Pairing::half && size < table_size ? 8 : 16;
+  return static_cast<int>(bytes / size / (pairing_in == Pairing::half ? 1 : 2));
+}
+// And of how many heads: wide entries are to serve several, the more the more heads there are. Measured.
+inline int vector_heads(const RopeArgs& a) {
+  if (size_of(a.dtype) >= size_of(a.table_dtype)) return 1;
+  return a.heads[0] + a.heads[1] > 64 ? 4 : 2;
+}
+
+// Strides in bytes, but those of positions.
+struct RopeVectorArgs {
+  struct Side {  // q, k
+    const char* in;
+    char* out;
+    int32_t in_batch, in_token, in_head, out_batch, out_token, out_head;
+    int32_t heads, groups;  // a thread takes each `groups`-th head
+  } side[2];
+  struct {
+    const char* data;
+    int32_t batch, token;
+  } cos, sin;
+  const void* positions;
+  int64_t table_rows;
+  unsigned long long* position_errors;
+  int32_t positions_batch, positions_token, positions_wide;
+  int32_t tokens, groups, head_dim, rotary_dim, rotary_units, half_bytes, table_half_bytes;
+  int32_t inverse;
+  Combine combine;
+};
+
+inline RopeVectorArgs vector_args(const RopeArgs& a) {
+  const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
+  const auto bytes = [](int64_t stride, int64_t each) { return static_cast<int32_t>(stride * each); };
+  RopeVectorArgs v = {};
+  for (int s = 0; s < 2; ++s) {
+    if (a.heads[s] == 0) continue;
+    const Heads &in = a.in[s], &out = a.out[s];
+    const int32_t heads = static_cast<int32_t>(a.heads[s]), each = vector_heads(a);
+    v.side[s] = {static_cast<const char*>(in.data),
+                 static_cast<char*>(out.data),
+                 bytes(in.batch, size),
+                 bytes(in.token, size),
+                 bytes(in.head, size),
+                 bytes(out.batch, size),
+                 bytes(out.token, size),
+                 bytes(out.head, size),
+                 heads,
+                 (heads + each - 1) / each};
+  }
+  v.groups = v.side[0].groups + v.side[1].groups;
+  v.cos = {static_cast<const char*>(a.cos.data), bytes(a.cos.batch, table_size),
+           bytes(a.cos.token, table_size)};
+  v.sin = {static_cast<const char*>(a.sin.data), bytes(a.sin.batch, table_size),
+           bytes(a.sin.token, table_size)};
+  v.positions = a.positions.data;
+  v.positions_batch = static_cast<int32_t>(a.positions.batch);
+  v.positions_token = static_cast<int32_t>(a.positions.token);
+  v.positions_wide = a.positions.dtype == Dtype::int64;
+  v.table_rows = a.table_rows;
+  v.position_errors = a.position_errors;
+  v.tokens = static_cast<int32_t>(a.tokens);
+  v.head_dim = static_cast<int32_t>(a.head_dim);
+  v.rotary_dim = static_cast<int32_t>(a.rotary_dim);
+  v.rotary_units = v.rotary_dim / 2 / vector_pairs(size, table_size, a.pairing_in);
+  v.half_bytes = bytes(a.rotary_dim / 2, size);
+  v.table_half_bytes = bytes(a.rotary_dim / 2, table_size);
+  v.inverse = a.inverse;
+  v.combine = a.combine;
+  return v;
+}
+
+}  // namespace bitexact
