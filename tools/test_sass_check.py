@@ -29,9 +29,9 @@ CODE = ALWAYS | {
     "fused_rope<f16, f16, float, 0, false>": {"1 x FADD.SAT"},
     "fused_rope<bf16, bf16, double, 0, false>": {"1 x MUFU.RCP"},
     "fused_rope<f16, f16, double, 0, false>": {"1 x MUFU.TANH"},
-    "fused_silu_mul_scalar<bf16, 0>": {"5 x fma32", "0 x fma32.RM", "0 x fma32.SAT"},
-    "fused_silu_mul_scalar<f16, 0>": {"2 x fma32", "0 x FCHK"},
-    "fused_silu_mul_scalar<float, 0>": {"8 x fma32"},
+    "fused_silu_mul_scalar<bf16, 0>": {"9 x fma32", "0 x fma32.RM", "0 x fma32.SAT"},
+    "fused_silu_mul_scalar<f16, 0>": {"3 x MUFU.RCP"},
+    "fused_silu_mul_scalar<float, 0>": {"12 x fma32"},
 }
 # Products of operators, where the compiler may fuse them.
 CONTRACTED = {
@@ -51,9 +51,9 @@ TEXT = ALWAYS | {
     "fused_rope<f16, f16, float, 0, false>": {"1 x add.rn.sat.f32"},
     "fused_rope<bf16, bf16, double, 0, false>": {"1 x rcp.approx.ftz.f32"},
     "fused_rope<f16, f16, double, 0, false>": {"1 x tanh.approx.f32"},
-    "fused_silu_mul_scalar<bf16, 0>": {"0 x fma32", "0 x fma.rm.f32", "0 x cvt.sat.f32.f32"},
+    "fused_silu_mul_scalar<bf16, 0>": {"4 x fma32", "0 x fma.rm.f32", "0 x cvt.sat.f32.f32"},
     "fused_silu_mul_scalar<f16, 0>": {"1 x div.full.f32"},
-    "fused_silu_mul_scalar<float, 0>": {"4 x fma32"},
+    "fused_silu_mul_scalar<float, 0>": {"8 x fma32"},
 }
 
 

@@ -27,6 +27,16 @@ __global__ void fused_rope(RopeArgs a);
 template <class X, Form F>
 __global__ void fused_silu_mul_scalar(SiluMulArgs a);
 
+// A quotient by the short way where it is right, and by the long one elsewhere.
+__device__ float quotient(float n, float d) {
+  if (!(fabsf(n) < 80.0f)) return __fdiv_rn(n, d);
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
+  const float q = __fmul_rn(n, r);
+  return __fmaf_rn(-__fmaf_rn(d, q, -n), r, q);
+}
+
 // ------------------------------------------------------------------------------------ defects --
 
 // Contractions that a compiler makes of operators.
@@ -79,7 +89,7 @@ __global__ void fused_rope<f16, f16, float, Layout::scalar, false>(RopeArgs a) {
   asm("add.rn.sat.f32 %0, %0, %0;" : "+f"(a.f[0]));
 }
 // Approximations: a reciprocal where none is named, a tangent, an exponential without its range reduction, and
-// a division without its check.
+// a division by another way.
 template <>
 __global__ void fused_rope<bf16, bf16, double, Layout::scalar, false>(RopeArgs a) {
   asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(a.f[0]));
@@ -92,22 +102,23 @@ template <>
 __global__ void fused_silu_mul_scalar<bf16, Form::aten>(SiluMulArgs a) {
   float e = a.f[0];
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(e));
-  a.f[0] = __fdiv_rn(a.f[1], __fadd_rn(1.0f, e));
+  a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, e));
 }
 template <>
 __global__ void fused_silu_mul_scalar<f16, Form::aten>(SiluMulArgs a) {
   const float e = expf(-a.f[0]);
+  a.f[4] = quotient(a.f[2], __fadd_rn(1.0f, e));
   asm("div.full.f32 %0, %1, %2;" : "=f"(a.f[0]) : "f"(a.f[1]), "f"(__fadd_rn(1.0f, e)));
 }
 // A contraction beside a right silu; another one of its products.
 template <>
 __global__ void fused_silu_mul_scalar<float, Form::aten>(SiluMulArgs a) {
-  a.f[0] = __fmaf_rn(__fdiv_rn(a.f[1], __fadd_rn(1.0f, expf(-a.f[0]))), a.f[2], a.f[3]);
+  a.f[0] = __fmaf_rn(quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0]))), a.f[2], a.f[3]);
 }
 // -0 lost: nobody asked this form to add +0.
 template <>
 __global__ void fused_silu_mul_scalar<bf16, Form::sigmoid>(SiluMulArgs a) {
-  a.f[0] = __fdiv_rn(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
+  a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
   a.b[0] = __hfma2(a.b[1], __float2bfloat162_rn(1.0f), __float2bfloat162_rn(0.0f));
 }
 // Nobody knows it.
@@ -144,11 +155,11 @@ __global__ void fused_rope<bf16, float, double, Layout::scalar, true>(RopeArgs a
 // expf and an IEEE division, with the code for its rare operands.
 template <>
 __global__ void fused_silu_mul_scalar<f16, Form::sigmoid>(SiluMulArgs a) {
-  a.f[0] = __fdiv_rn(1.0f, __fadd_rn(1.0f, expf(-a.f[0])));
+  a.f[0] = quotient(a.f[2], __fadd_rn(1.0f, expf(-a.f[0])));
 }
 template <>
 __global__ void fused_silu_mul_scalar<f16, Form::candle>(SiluMulArgs a) {
-  a.f[0] = __fdiv_rn(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
+  a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
 }
 // Index arithmetic: integer quotients are estimated in float32.
 __global__ void compare(CompareArgs a, Comparison*) { a.i[0] = a.i[1] / a.i[2] % a.i[3]; }
