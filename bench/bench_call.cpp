@@ -10,6 +10,7 @@
 #include "inputs.h"
 #include "plain.h"
 #include "report.h"
+#include "variants.h"
 
 namespace {
 
@@ -62,7 +63,7 @@ std::vector<bench::Measurement> Calls::silu_mul() const {
       {{"plain launch",
         [&](int) {
           bench::check_cuda(
-              bitexact::launch_fused_silu_mul(args, bitexact::SiluMulVariant::vec16, bench::stream()),
+              bitexact::launch_fused_silu_mul(args, bitexact::choose_variant(args), bench::stream()),
               "launching");
         }},
        {"bitexact",
@@ -96,8 +97,8 @@ std::vector<bench::Measurement> Calls::rope() const {
   bench::check_status(bitexact::check(&p, args, empty), "checking");
   return time_calls({{"plain launch",
                       [&](int) {
-                        bench::check_cuda(bitexact::launch_fused_rope(
-                                              args, bitexact::RopeVariant::vec16_table, bench::stream()),
+                        bench::check_cuda(bitexact::launch_fused_rope(args, bitexact::choose_variant(args),
+                                                                      bench::stream()),
                                           "launching");
                       }},
                      {"bitexact", [&](int) {

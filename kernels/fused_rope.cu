@@ -33,14 +33,16 @@ int64_t tail_units(const RopeArgs& a, int64_t elements) {
   return copies ? ceil_div(a.head_dim - a.rotary_dim, elements) : 0;
 }
 
-// A block does whole tokens, so that their table entries are fetched once; where tokens are too few to keep the
-// device busy, less.
+// A block does whole tokens, so that their table entries are fetched once, but two heads of several tokens where
+// those lie side by side; and less where tokens are too few to keep the device busy. Measured.
 cudaError_t launch_vector(const RopeArgs& a, cudaStream_t stream) {
   RopeVectorArgs v = vector_args(a);
-  const int64_t units = v.rotary_units + tail_units(a, 16 / size_of(a.dtype));
-  const int64_t threads = a.batches * a.tokens < 64 ? 128 : rope_vector_threads;
-  const int64_t widest = std::max(threads, units);
-  const Geometry g = geometry(a, units, v.groups, widest, 128);
+  const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in);
+  const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
+  const bool few = a.batches * a.tokens < 64;
+  const bool heads_first = v.side[0].in_head > v.side[0].in_token;
+  const int64_t threads = few ? 128 : heads_first ? 2 * units : rope_vector_threads;
+  const Geometry g = geometry(a, units, v.groups, std::max(threads, units), heads_first ? 256 : 128);
   void* arguments[] = {&v};
   return cudaLaunchKernel(fused_rope_entry(a, RopeVariant::vec16_table), g.grid, g.block, arguments, 0,
                           stream);

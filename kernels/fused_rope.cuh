@@ -131,9 +131,11 @@ template <class X, class T, class C, Layout L, bool Fused>
 const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
     if (variant == RopeVariant::vec16_table) {
-      if constexpr (sizeof(X) >= sizeof(T)) return rope_vector_entry<X, T, C, L, Fused, 1>(a);
-      return vector_heads(a) == 4 ? rope_vector_entry<X, T, C, L, Fused, 4>(a)
-                                  : rope_vector_entry<X, T, C, L, Fused, 2>(a);
+      if constexpr (sizeof(X) < sizeof(T)) {
+        if (vector_heads(a) == 4) return rope_vector_entry<X, T, C, L, Fused, 4>(a);
+      }
+      constexpr int heads = sizeof(X) < sizeof(T) || L != Layout::half ? 2 : 1;
+      return rope_vector_entry<X, T, C, L, Fused, heads>(a);
     }
   }
   return reinterpret_cast<const void*>(fused_rope<X, T, C, L, Fused>);

@@ -28,6 +28,18 @@ __device__ void unpack(const Vector<T, P>& v1, const Vector<T, P>& v2, Members<C
   }
 }
 
+// From one vector for both.
+template <class C, int M, class T, int P>
+__device__ void unpack_twice(const Vector<T, P>& v, Members<C, M>& to) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    if constexpr (Arithmetic<C>::lanes == 2)
+      to.first[m] = to.second[m] = v.word[m];
+    else
+      to.first[m] = to.second[m] = Arithmetic<C>::load(v.at[m], v.at[m]);
+  }
+}
+
 // From one vector of whole pairs.
 template <class C, int M, class T, int N>
 __device__ void unpack_pairs(const Vector<T, N>& v, Members<C, M>& to) {
@@ -119,9 +131,13 @@ struct Piece {
   Vector<X, L == Layout::half ? P : 2 * P> low;
   Vector<X, L == Layout::half ? P : 16 / static_cast<int>(sizeof(X))> high;
 
-  __device__ void load(const char* at, int half_bytes) {
+  __device__ void load(const char* at, int second_bytes) {
     load_now(low, at);
-    if constexpr (L == Layout::half) load_now(high, at + half_bytes);
+    if constexpr (L == Layout::half) load_now(high, at + second_bytes);
+  }
+  __device__ void store(X* to, int second) const {
+    low.store(to);
+    if constexpr (L == Layout::half) high.store(to + second);
   }
   template <class C, int M>
   __device__ void unpack_to(Members<C, M>& to) const {
@@ -131,6 +147,23 @@ struct Piece {
       unpack_pairs<C, M>(low, to);
   }
 };
+
+// M values of first and of second members to the pairs from j on, as the layout of the output has them.
+template <Layout L, class C, int M, class X>
+__device__ void store_members(const Members<C, M>& from, X* head, int j, int half) {
+  constexpr int P = M * Arithmetic<C>::lanes;
+  if constexpr (L == Layout::interleaved) {
+    Vector<X, 2 * P> v;
+    pack_pairs<C, M>(from, v);
+    v.store(head + 2 * j);
+  } else {
+    Vector<X, P> v1, v2;
+    pack<C, M>(from.first, v1);
+    pack<C, M>(from.second, v2);
+    v1.store(head + j);
+    v2.store(head + j + half);
+  }
+}
 
 // What one table holds for the P pairs of a thread, as loaded.
 template <class T, Layout L, bool Full, int P>
@@ -151,7 +184,7 @@ struct Entries {
     else if constexpr (two)
       unpack<C, M>(low, high, to);
     else
-      unpack<C, M>(low, low, to);
+      unpack_twice<C, M>(low, to);
   }
 };
 

@@ -17,12 +17,9 @@ constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T),
 // Registers are capped, so that enough threads share a multiprocessor to keep its memory pipes full.
 // H: heads a thread.
 template <class X, class T, class C, Layout L, bool Full, bool Fused, int H>
-__global__ void __maxnreg__(rope_vector_registers)
-    fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
+__global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
   using A = Arithmetic<C>;
-  constexpr int P = pairs_of<X, T, L>;
-  constexpr int M = P / A::lanes;
-  constexpr int vector = P * static_cast<int>(sizeof(X)) * (L == Layout::half ? 1 : 2);
+  constexpr int P = pairs_of<X, T, L>, M = P / A::lanes;
   using E = Entries<T, L, Full, P>;
   const int unit = threadIdx.x, t = blockIdx.x * blockDim.z + threadIdx.z, b = blockIdx.z;
   int h = blockIdx.y * blockDim.y + threadIdx.y;
@@ -49,26 +46,24 @@ __global__ void __maxnreg__(rope_vector_registers)
   const int heads = side.heads, groups = side.groups;
   auto input = [&](int i) { return in + int64_t{i * groups} * side.in_head; };
   auto output = [&](int i) { return reinterpret_cast<X*>(out + int64_t{i * groups} * side.out_head); };
-  auto store = [&](int i, const Members<C, M>& o) {
-    if constexpr (L == Layout::interleaved) {
-      Vector<X, 2 * P> v;
-      pack_pairs<C, M>(o, v);
-      v.store(output(i) + unit * 2 * P);
-    } else {
-      Vector<X, P> v1, v2;
-      pack<C, M>(o.first, v1);
-      pack<C, M>(o.second, v2);
-      v1.store(output(i) + unit * P);
-      v2.store(output(i) + unit * P + a.half_bytes / static_cast<int>(sizeof(X)));
-    }
-  };
+  // A unit is 2 P elements: two vectors of members, or one of pairs; beyond the rotated ones, 2 P of the tail.
+  constexpr int unit_elements = 2 * P, size = static_cast<int>(sizeof(X));
+  const bool tail = unit >= a.rotary_units;
+  const int first = unit * (L == Layout::half && !tail ? P : unit_elements), second = tail ? P : a.half;
 
-  if (unit < a.rotary_units && !outside) {
+  if (tail ? (unit + 1) * unit_elements <= a.head_dim : !outside) {
     Piece<X, L, P> piece[H];
-    piece[0].load(in + unit * vector, a.half_bytes);
 #pragma unroll
-    for (int i = 1; i < H; ++i) {
-      if (h + i * groups < heads) piece[i].load(input(i) + unit * vector, a.half_bytes);
+    for (int i = 0; i < H; ++i) {
+      if (i == 0 || h + i * groups < heads) piece[i].load(input(i) + first * size, second * size);
+    }
+    if (tail) {
+#pragma unroll
+      for (int i = 0; i < H; ++i) {
+        if (i > 0 && h + i * groups >= heads) return;
+        piece[i].store(output(i) + first, second);
+      }
+      return;
     }
     const uint64_t policy = keep_policy();
     E cos_entries, sin_entries;
@@ -93,32 +88,22 @@ __global__ void __maxnreg__(rope_vector_registers)
         rotate<A, Fused>(x.first[m], x.second[m], cos.first[m], sin.first[m], cos.second[m], sin.second[m],
                          a.combine, o.first[m], o.second[m]);
       }
-      store(i, o);
+      store_members<L, C, M>(o, output(i), unit * P, a.half);
     }
     return;
   }
 
-  if (unit < a.rotary_units) {  // a row that no table has
-    Members<C, M> o;
+  // A row that no table has, or the rest of a tail that no whole unit covers.
+  Members<C, M> o;
 #pragma unroll
-    for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();
-#pragma unroll 1
-    for (int i = 0; h + i * groups < heads; ++i) store(i, o);
-    return;
-  }
-
-  // The tail beyond rotary_dim, 16 bytes a thread.
-  constexpr int tail = 16 / static_cast<int>(sizeof(X));
-  const int first = a.rotary_dim + (unit - a.rotary_units) * tail, count = min(a.head_dim - first, tail);
+  for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();
 #pragma unroll 1
   for (int i = 0; h + i * groups < heads; ++i) {
-    const X* const from = reinterpret_cast<const X*>(input(i)) + first;
-    X* const to = output(i) + first;
-    if (from == to) return;
-    if (count == tail) {
-      Vector<X, tail>::load(from).store(to);
+    if (!tail) {
+      store_members<L, C, M>(o, output(i), unit * P, a.half);
     } else {
-      for (int n = 0; n < count; ++n) to[n] = from[n];
+      const X* const from = reinterpret_cast<const X*>(input(i));
+      for (int d = first; d < a.head_dim; ++d) output(i)[d] = from[d];
     }
   }
 }

@@ -13,10 +13,11 @@ constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in)
   const int64_t bytes = pairing_in == Pairing::half && size < table_size ? 8 : 16;
   return static_cast<int>(bytes / size / (pairing_in == Pairing::half ? 1 : 2));
 }
-// And of how many heads: wide entries are to serve several, the more the more heads there are. Measured.
+// And of how many heads: entries that are many for the elements they serve are to serve several heads. Measured.
 inline int vector_heads(const RopeArgs& a) {
-  if (size_of(a.dtype) >= size_of(a.table_dtype)) return 1;
-  return a.heads[0] + a.heads[1] > 64 ? 4 : 2;
+  const bool wide = size_of(a.dtype) < size_of(a.table_dtype);
+  if (wide && a.heads[0] + a.heads[1] > 64) return 4;
+  return wide || a.pairing_in != Pairing::half ? 2 : 1;
 }
 
 // Strides in bytes, but those of positions.
@@ -35,7 +36,7 @@ struct RopeVectorArgs {
   int64_t table_rows;
   unsigned long long* position_errors;
   int32_t positions_batch, positions_token, positions_wide;
-  int32_t tokens, groups, head_dim, rotary_dim, rotary_units, half_bytes, table_half_bytes;
+  int32_t tokens, groups, head_dim, rotary_units, half, table_half_bytes;
   int32_t inverse;
   Combine combine;
 };
@@ -72,9 +73,8 @@ inline RopeVectorArgs vector_args(const RopeArgs& a) {
   v.position_errors = a.position_errors;
   v.tokens = static_cast<int32_t>(a.tokens);
   v.head_dim = static_cast<int32_t>(a.head_dim);
-  v.rotary_dim = static_cast<int32_t>(a.rotary_dim);
-  v.rotary_units = v.rotary_dim / 2 / vector_pairs(size, table_size, a.pairing_in);
-  v.half_bytes = bytes(a.rotary_dim / 2, size);
+  v.half = static_cast<int32_t>(a.rotary_dim / 2);
+  v.rotary_units = v.half / vector_pairs(size, table_size, a.pairing_in);
   v.table_half_bytes = bytes(a.rotary_dim / 2, table_size);
   v.inverse = a.inverse;
   v.combine = a.combine;

@@ -61,16 +61,21 @@ __device__ void finish(const float* quotient, const X* gate, const X* up, X* out
   if constexpr (F == Form::aten_float32) {
     for (int i = 0; i <= last; ++i) out[i] = round_to<X>(__fmul_rn(quotient[i], widen(up[i])));
   } else {
-    auto s = A::load(round_to<X>(quotient[0]), round_to<X>(quotient[last]));
+    typename A::Value s;
+    if constexpr (last == 1)
+      s = round_two_to<X>(quotient[0], quotient[1]);
+    else
+      s = quotient[0];
     if constexpr (F == Form::sigmoid) s = A::mul(A::load(gate[0], gate[last]), s);
     A::store(A::mul(s, A::load(up[0], up[last])), out[0], out[last]);
   }
 }
 
-// One element, any gate. The second lane of a packed value repeats it.
+// One element, any gate (NaN is in no range). The second lane of a packed value repeats it.
 template <class X, Form F>
 __device__ X silu_mul(X gate, X up) {
-  const float q = __fdiv_rn(numerator<X, F>(gate), denominator<X, F>(gate));
+  const float n = numerator<X, F>(gate), d = denominator<X, F>(gate);
+  const float q = in_range<X, F>(fabsf(widen(gate))) ? divide_in_range(n, d) : __fdiv_rn(n, d);
   const float quotient[2] = {q, q};
   const X g[2] = {gate, gate}, u[2] = {up, up};
   X o[2];
@@ -102,21 +107,23 @@ struct VectorArgs {
   void* out;
   int64_t cols;
   int32_t rows, gate_row, up_row, out_row, gate_batch, up_batch, out_batch;
+  int32_t rows_on_x;  // more rows than the y axis holds
 };
 
 VectorArgs vector_args(const SiluMulArgs& a) {
   const auto narrow = [](int64_t stride) { return static_cast<int32_t>(stride); };
-  return {a.gate.data,          a.up.data,          a.out.data,         a.cols,
-          narrow(a.rows),       narrow(a.gate.row), narrow(a.up.row),   narrow(a.out.row),
-          narrow(a.gate.batch), narrow(a.up.batch), narrow(a.out.batch)};
+  return {a.gate.data,          a.up.data,          a.out.data,          a.cols,
+          narrow(a.rows),       narrow(a.gate.row), narrow(a.up.row),    narrow(a.out.row),
+          narrow(a.gate.batch), narrow(a.up.batch), narrow(a.out.batch), 0};
 }
 
-// N elements a thread. A single row goes over the x axis; of many rows, they do, and their columns over y.
+// N elements a thread. Blocks run through a row before they come to the next, as memory likes it.
 template <class X, Form F, int N>
 __global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __grid_constant__ VectorArgs a) {
-  const bool single = a.rows == 1;
-  const int r = single ? 0 : blockIdx.x * blockDim.y + threadIdx.y, b = blockIdx.z;
-  const int64_t c = int64_t{single ? blockIdx.x : blockIdx.y} * (blockDim.x * N) + threadIdx.x * N;
+  const unsigned row_block = a.rows_on_x ? blockIdx.x : blockIdx.y,
+                 col_block = a.rows_on_x ? blockIdx.y : blockIdx.x;
+  const int r = row_block * blockDim.y + threadIdx.y, b = blockIdx.z;
+  const int64_t c = int64_t{col_block} * (blockDim.x * N) + threadIdx.x * N;
   if (c >= a.cols || r >= a.rows) return;
   const X* const gate =
       static_cast<const X*>(a.gate) + (int64_t{b} * a.gate_batch + int64_t{r} * a.gate_row + c);
@@ -210,10 +217,11 @@ cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, 
   const int64_t y = std::min(std::max<int64_t>(max_threads / x, 1), a.rows);
   const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(vectors, x);
   const dim3 block(static_cast<unsigned>(x), static_cast<unsigned>(y));
-  const bool rows_on_x = variant != SiluMulVariant::scalar && a.rows > 1;
+  VectorArgs short_args = vector_args(a);
+  short_args.rows_on_x = row_blocks > 65535;
+  const bool rows_on_x = variant != SiluMulVariant::scalar && short_args.rows_on_x != 0;
   const dim3 grid(grid_x(rows_on_x ? row_blocks : col_blocks), grid_yz(rows_on_x ? col_blocks : row_blocks),
                   grid_yz(a.batches));
-  VectorArgs short_args = vector_args(a);
   void* arguments[] = {variant == SiluMulVariant::scalar ? static_cast<void*>(const_cast<SiluMulArgs*>(&a))
                                                          : &short_args};
   return cudaLaunchKernel(fused_silu_mul_entry(a, variant), grid, block, arguments, 0, stream);

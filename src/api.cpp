@@ -9,6 +9,7 @@
 #include "context.h"
 #include "cuda_backend.h"
 #include "params.h"
+#include "variants.h"
 
 using namespace bitexact;
 

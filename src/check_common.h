@@ -7,6 +7,7 @@
 #include "bitexact.h"
 #include "overlap.h"
 #include "status.h"
+#include "variants.h"
 
 namespace bitexact {
 

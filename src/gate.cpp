@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "status.h"
+#include "variants.h"
 
 namespace bitexact {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "probe.h"
 #include "status.h"
+#include "variants.h"
 
 namespace bitexact {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "kernel_table.h"
 #include "probe.h"
+#include "variants.h"
 
 using namespace bitexact;
 

@@ -28,7 +28,7 @@ class Binding:
 
 # Called with the folder of libbitexact.so; what a quick run adds; the oldest compiler that will do.
 BINDINGS = {
-    "python": Binding(),
+    "python": Binding(quick=("--quick",), oldest=(3, 11)),
     "rust": Binding(quick=("--core",), program="cargo", oldest=(1, 82)),
 }
 

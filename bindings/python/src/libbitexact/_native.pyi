@@ -1,0 +1,60 @@
+from typing import Any
+
+def set_api(address: int) -> None: ...
+def register_torch(
+    tensor: type,
+    parameter: type,
+    capsule: object,
+    functions: dict[str, Any],
+    dtypes: dict[Any, tuple[int, int]],
+) -> None: ...
+def uses_exchange_api() -> bool: ...
+
+class RopeSpec:
+    def __init__(
+        self,
+        pairing_in: int,
+        pairing_out: int,
+        combine: int,
+        compute: int,
+        flags: int,
+        rotary_dim: int,
+        heads_first: bool,
+        first_half: bool,
+    ) -> None: ...
+
+class Site:
+    def __init__(self) -> None: ...
+    def set_context(self, device: int, context: int) -> None: ...
+    def silu_mul(self, gate: Any, up: Any, out: Any, silu: int, compute: int) -> Any: ...
+    def silu_mul_verify(
+        self, gate: Any, up: Any, out: Any, reference: Any, silu: int, compute: int
+    ) -> tuple[int, int]: ...
+    def rope(
+        self, spec: RopeSpec, q: Any, k: Any, cos: Any, sin: Any, positions: Any, q_out: Any, k_out: Any
+    ) -> Any: ...
+    def rope_verify(
+        self,
+        spec: RopeSpec,
+        q: Any,
+        k: Any,
+        cos: Any,
+        sin: Any,
+        positions: Any,
+        q_out: Any,
+        k_out: Any,
+        q_expected: Any,
+        k_expected: Any,
+    ) -> tuple[int, int]: ...
+    def learn_silu_mul(self, gate: Any, up: Any, silu: int, compute: int, result: Any) -> int: ...
+    def learn_rope(
+        self,
+        spec: RopeSpec,
+        q: Any,
+        k: Any,
+        cos: Any,
+        sin: Any,
+        positions: Any,
+        q_result: Any,
+        k_result: Any,
+    ) -> int: ...

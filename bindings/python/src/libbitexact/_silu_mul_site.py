@@ -1,0 +1,184 @@
+"""A place that computes silu(gate) * up."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import torch
+
+from . import _craft, capi, chains
+from ._codes import Code
+from ._site import (
+    ANOTHER_MAY,
+    DECIDING,
+    FIRST_LAYOUT,
+    Site,
+    device_of,
+    is_traced,
+    logger,
+    no_match,
+    refuse_output,
+    same,
+    tell,
+    unique_name,
+    wants_grad,
+)
+from .numerics import SILU_MUL, silu_mul_candidates
+
+Tensor = torch.Tensor
+
+
+class SiluMulSite(Site):
+    """A place that computes silu(gate) * up.
+
+    Args:
+        numerics: name of the chain, a key of numerics.SILU_MUL; None: found by trying against `reference`.
+        reference: the eager truth, (gate, up) -> result; None: the named chain as PyTorch operators.
+        name: shown in reports and logs, unique among living sites.
+    """
+
+    operation = "fused_silu_mul"
+
+    def __init__(
+        self,
+        numerics: Optional[str] = "eager",
+        reference: Optional[Callable[[Tensor, Tensor], Tensor]] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        if numerics is None and reference is None:
+            raise ValueError("numerics is None and there is no reference; accepted: at least one of them")
+        names = [numerics] if numerics else list(SILU_MUL)
+        candidates = [(n, fields) for n in names for fields in silu_mul_candidates(n)]
+        name = name or unique_name(f"SiluMulSite {numerics or 'by trying'}")
+        super().__init__(
+            name, candidates, numerics is not None, None if reference else f"silu_mul/{numerics}"
+        )
+        self.numerics = numerics
+        self.reference = reference or chains.SILU_MUL[numerics or "eager"]
+
+    def __call__(self, gate: Tensor, up: Tensor, out: Optional[Tensor] = None) -> Tensor:
+        """silu(gate) * up; shapes, dtypes and errors as libbitexact.fused_silu_mul."""
+        if torch.compiler.is_compiling():
+            if wants_grad(gate, up):
+                return self._eager(gate, up, out)
+            if out is None:
+                return torch.ops.libbitexact.silu_mul(gate, up, self.name)
+            torch.ops.libbitexact.silu_mul_out(gate, up, out, self.name)
+            return out
+        fields = self.candidates[self._chosen][1]
+        result = self._native.silu_mul(gate, up, out, fields.silu, fields.compute)
+        return result if type(result) is not int else self._slow(result, gate, up, out)
+
+    def _eager(self, gate: Tensor, up: Tensor, out: Optional[Tensor]) -> Tensor:
+        result = self.reference(gate, up)
+        return result if out is None else out.copy_(result)
+
+    def _slow(self, code: int, gate: Tensor, up: Tensor, out: Optional[Tensor]) -> Tensor:
+        if not isinstance(gate, Tensor):
+            from . import arrays
+
+            return arrays.fused_silu_mul(gate, up, out=out, numerics=self.numerics or "eager")
+        eager: Optional[Tensor] = None
+        for _ in range(2 * len(self.candidates) + 4):
+            if code == Code.NO_LAYOUT and eager is None:
+                with torch.no_grad():
+                    eager = self.reference(gate, up)
+                self._learn(gate, up, eager)
+                self._eager_because(FIRST_LAYOUT)
+            elif code == Code.NO_CONTEXT and self._open(device_of(gate)):
+                pass
+            elif code == capi.STATUS_FORKED:
+                self._forget_contexts()
+            elif code in ANOTHER_MAY and self._next_candidate(gate, up, out):
+                pass
+            else:
+                break
+            fields = self.candidates[self._chosen][1]
+            result = self._native.silu_mul(gate, up, out, fields.silu, fields.compute)
+            if type(result) is not int:
+                return result if eager is None else eager
+            code = result
+        if code == capi.STATUS_UNVERIFIED:
+            if (device_of(gate), gate.dtype) not in self._closed:
+                return self._decide(gate, up, out, eager)
+            code = capi.STATUS_DECLINED
+        if code in (Code.HAS_MODE, Code.NOT_TORCH) and is_traced((gate, up, out)):
+            if out is None:
+                return torch.ops.libbitexact.silu_mul(gate, up, self.name)
+            torch.ops.libbitexact.silu_mul_out(gate, up, out, self.name)
+            return out
+        refuse_output(code, out)
+        tell(self, code, (gate, up, out))
+        return self._eager(gate, up, out) if eager is None else eager
+
+    def _learn(self, gate: Tensor, up: Tensor, result: Tensor) -> None:
+        """Remembers how eager's result lies, for the calls to come."""
+        if not (isinstance(result, Tensor) and same(result, gate)):
+            self._refuse_result("gate", gate, result)
+            return
+        for _, f in self.candidates:
+            self._native.learn_silu_mul(gate, up, f.silu, f.compute, result)
+
+    def _next_candidate(self, gate: Tensor, up: Tensor, out: Optional[Tensor]) -> bool:
+        """Moves to a candidate whose gate is open or undecided; False if all are closed."""
+        for index, (_, f) in enumerate(self.candidates):
+            if index == self._chosen:
+                continue
+            probe = self._native.silu_mul(gate, up, out, f.silu, f.compute)
+            if type(probe) is not int or probe == capi.STATUS_UNVERIFIED:
+                self._chosen = index
+                return True
+        return False
+
+    def _decide(self, gate: Tensor, up: Tensor, out: Optional[Tensor], eager: Optional[Tensor]) -> Tensor:
+        """First use of a kernel: eager's result is returned, and decides."""
+        if eager is None:
+            self._eager_because(DECIDING)
+        with torch.no_grad():
+            result = self.reference(gate, up) if eager is None else eager
+            if self._deciding.acquire(blocking=False):  # the first of several threads decides
+                try:
+                    self._verify(gate, up, result if out is None else out, result)
+                except Exception as error:  # a defect of the fast path must not become the caller's
+                    self._note(f"the check raised {type(error).__name__}: {error}")
+                    logger.warning("%s: the check raised %r; running eager", self.name, error)
+                finally:
+                    self._deciding.release()
+        return result if out is None else out.copy_(result)
+
+    def _verify(self, gate: Tensor, up: Tensor, out: Tensor, result: Tensor) -> None:
+        if not (isinstance(result, Tensor) and same(result, gate)):
+            self._refuse_result("gate", gate, result)
+            return
+        device = device_of(gate)
+        crafted = _craft.silu_mul(gate)
+        expected = self.reference(*crafted)
+
+        def holds(fields: Any) -> bool:
+            return self._trial(
+                device,
+                lambda native: native.silu_mul_verify(
+                    *crafted, torch.empty_like(expected), expected, fields.silu, fields.compute
+                ),
+            )
+
+        order = sorted(range(len(self.candidates)), key=lambda i: i != self._chosen)
+        index = next((i for i in order if self._holds((i, gate.dtype, device), holds)), None)
+        if index is None:
+            # The gate of the first candidate tells the story: both bit patterns and where.
+            f = self.candidates[0][1]
+            self._native.silu_mul_verify(*crafted, torch.empty_like(expected), expected, f.silu, f.compute)
+            self._closed.add((device, gate.dtype))
+            matching = [n for n, all_fields in SILU_MUL.items() if any(holds(f) for f in all_fields)]
+            self._note(no_match(self.numerics, matching))
+            return
+        f = self.candidates[index][1]
+        status, _ = self._native.silu_mul_verify(gate, up, out, result, f.silu, f.compute)
+        self._chosen = index
+        if status != capi.STATUS_OK:
+            self._note(f"could not be checked: {self._explain_status(status)}")
+
+    def _holds(self, key: Any, holds: Callable[[Any], bool]) -> bool:
+        if key not in self._crafted:
+            self._crafted[key] = holds(self.candidates[key[0]][1])
+        return self._crafted[key]

@@ -1,0 +1,100 @@
+// Which variant of a kernel serves a call: the one source of that choice. Plain C++.
+#pragma once
+
+#include <initializer_list>
+
+#include "args.h"
+
+namespace bitexact {
+
+inline bool is_multiple(const void* pointer, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+// Vector kernels keep strides in 32 bits, some in bytes.
+inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride <= INT32_MAX / 8; }
+
+// Do the tensors take vectors of these bytes, and the sizes a grid without loops?
+inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
+  const int64_t size = size_of(a.dtype);
+  if (a.batches > 65535 || a.rows > INT32_MAX / 2 || (a.rows > 1 && a.cols > int64_t{1} << 22)) return false;
+  for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
+    if (!is_short(rows->batch) || !is_short(rows->row)) return false;
+    if (!is_multiple(rows->data, bytes)) return false;
+    if (a.batches > 1 && rows->batch * size % bytes != 0) return false;
+    if (a.rows > 1 && rows->row * size % bytes != 0) return false;
+  }
+  return true;
+}
+
+// The widest variant whose demands these arguments meet: the one source of that choice.
+inline bool fits(const SiluMulArgs& a, SiluMulVariant variant) {
+  return variant == SiluMulVariant::scalar || vectors_fit(a, variant == SiluMulVariant::vec16 ? 16 : 8);
+}
+
+// Of few 16-bit elements a thread takes fewer, so that more threads share the arithmetic. Measured.
+constexpr int64_t silu_mul_many = int64_t{1} << 23;
+
+inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
+  const bool few = size_of(a.dtype) == 2 && a.batches * a.rows * a.cols < silu_mul_many;
+  if (!few && fits(a, SiluMulVariant::vec16)) return SiluMulVariant::vec16;
+  if (fits(a, SiluMulVariant::vec8)) return SiluMulVariant::vec8;
+  return SiluMulVariant::scalar;
+}
+
+// Do the tensors take 16-byte vectors? A thread holds one vector of each half, or one vector of whole pairs.
+inline bool vectors_fit(const RopeArgs& a) {
+  const int64_t size = size_of(a.dtype), bytes = 16;
+  const bool halves = a.pairing_in == Pairing::half;
+  if ((halves ? a.rotary_dim / 2 : a.rotary_dim) * size % bytes != 0) return false;
+  if (halves && a.pairing_out != Pairing::half) return false;
+  for (int which = 0; which < 2; ++which) {
+    if (a.heads[which] == 0) continue;
+    for (const Heads* heads : {&a.in[which], &a.out[which]}) {
+      if (!is_multiple(heads->data, bytes)) return false;
+      if (a.batches > 1 && heads->batch * size % bytes != 0) return false;
+      if (a.tokens > 1 && heads->token * size % bytes != 0) return false;
+      if (a.heads[which] > 1 && heads->head * size % bytes != 0) return false;
+    }
+  }
+  return true;
+}
+
+// Do the tables take vectors, and the sizes the fast form's 32-bit numbers and its grid?
+inline bool table_vectors_fit(const RopeArgs& a) {
+  const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype), bytes = 16;
+  if (a.compute_dtype == Dtype::float64 || a.sum_from_zero) return false;
+  const int64_t vectors = (a.head_dim * size + 7) / 8;  // a thread takes 8 bytes or more
+  if (a.rotary_dim == 0 || vectors > rope_vector_threads) return false;
+  if (a.table_rows > INT32_MAX) return false;
+  if (a.heads[0] > 65535 / 2 || a.heads[1] > 65535 / 2 || a.tokens > INT32_MAX / 2 || a.batches > 65535) {
+    return false;
+  }
+  const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens;
+  for (const Table* table : {&a.cos, &a.sin}) {
+    if (table->element != 1 || table->head != 0 || !is_multiple(table->data, bytes)) return false;
+    if (rows > 1 && table->token * table_size % bytes != 0) return false;
+    if (a.batches > 1 && table->batch * table_size % bytes != 0) return false;
+    if (!is_short(table->token) || !is_short(table->batch)) return false;
+  }
+  for (int which = 0; which < 2; ++which) {
+    for (const Heads* heads : {&a.in[which], &a.out[which]}) {
+      if (!is_short(heads->batch) || !is_short(heads->token) || !is_short(heads->head)) return false;
+    }
+  }
+  return is_short(a.positions.batch) && is_short(a.positions.token);
+}
+
+inline bool fits(const RopeArgs& a, RopeVariant variant) {
+  if (variant == RopeVariant::scalar) return true;
+  return vectors_fit(a) && (variant == RopeVariant::vec16 || table_vectors_fit(a));
+}
+
+inline RopeVariant choose_variant(const RopeArgs& a) {
+  for (const RopeVariant variant : {RopeVariant::vec16_table, RopeVariant::vec16}) {
+    if (fits(a, variant)) return variant;
+  }
+  return RopeVariant::scalar;
+}
+
+}  // namespace bitexact
