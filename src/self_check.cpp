@@ -1,12 +1,27 @@
 #include "self_check.h"
 
+#include <cstring>
+
 #include "probe.h"
+#include "status.h"
 #include "variants.h"
 
 namespace bitexact {
 namespace {
 
 constexpr int64_t slice_bytes = int64_t{64} << 20;
+
+// Pairs of bits that a comparison must tell apart: the two zeros, neighbours, an infinity and a NaN, a number
+// and a NaN; and those that it must not: a number and itself, NaNs with two payloads.
+constexpr int known_pairs = 6, known_mismatches = 4, known_payload_differences = 1;
+uint64_t known_bits(Dtype dtype, int pair, bool second) {
+  const uint64_t sign = uint64_t{1} << (8 * size_of(dtype) - 1);
+  const uint64_t infinity = dtype == Dtype::float16 ? 0x7c00 : sign - (sign >> 8);
+  const uint64_t number = infinity >> 1, nan = infinity + 1;
+  const uint64_t bits[known_pairs][2] = {{0, sign},     {number, number + 1}, {infinity, nan},
+                                         {number, nan}, {number, number},     {nan, nan + 1}};
+  return bits[pair][second];
+}
 
 // Memory of one check, released on every path, and the sum of its comparisons.
 class Workspace {
@@ -35,6 +50,31 @@ class Workspace {
     const int32_t status = allocate(sizeof(Comparison), memory);
     if (status != BITEXACT_STATUS_OK) return status;
     result_ = static_cast<Comparison*>(memory);
+    return backend_.upload(result_, &sum_, sizeof(sum_), stream_);
+  }
+
+  // A comparison that misses a difference proves nothing, so it has to show what it sees. Uses both blocks.
+  int32_t try_comparison(Dtype dtype, void* actual, void* expected, bool& sees) {
+    void* const memory[2] = {actual, expected};
+    for (int second = 0; second < 2; ++second) {
+      unsigned char bits[known_pairs * 8];
+      for (int pair = 0; pair < known_pairs; ++pair) {
+        const uint64_t b = known_bits(dtype, pair, second != 0);
+        std::memcpy(bits + pair * size_of(dtype), &b, static_cast<size_t>(size_of(dtype)));
+      }
+      const int32_t status =
+          backend_.upload(memory[second], bits, static_cast<size_t>(known_pairs * size_of(dtype)), stream_);
+      if (status != BITEXACT_STATUS_OK) return status;
+    }
+    auto view = [](const void* data) { return View{data, {1, 1, 1, known_pairs}, {0, 0, 0}, 0}; };
+    Comparison seen;
+    int32_t status =
+        backend_.compare({dtype, known_pairs, view(actual), view(expected), 0}, result_, stream_);
+    if (status == BITEXACT_STATUS_OK) status = backend_.download(&seen, result_, sizeof(seen), stream_);
+    if (status != BITEXACT_STATUS_OK) return status;
+    sees = seen.mismatches == known_mismatches && seen.key == 0 &&
+           seen.nan_payload_differences == known_payload_differences &&
+           seen.actual == known_bits(dtype, 0, false) && seen.expected == known_bits(dtype, 0, true);
     return backend_.upload(result_, &sum_, sizeof(sum_), stream_);
   }
 
@@ -129,7 +169,12 @@ Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitex
   if (status == BITEXACT_STATUS_OK) status = work.begin();
   if (status == BITEXACT_STATUS_OK)
     status = backend.upload(inputs, probe.inputs.data(), probe.inputs.size(), stream);
+  bool sees = false;
+  if (status == BITEXACT_STATUS_OK) status = work.try_comparison(kernel.dtype, actual, expected, sees);
   if (status != BITEXACT_STATUS_OK) return not_now(status);
+  if (!sees) {
+    return fused_failed(fail(BITEXACT_STATUS_INTERNAL, "the comparison misses differences that are there"));
+  }
   for (const Args& a : probe.cases) {
     const Slice<Args> whole{uncounted(located(a, inputs)), {0, 0}};
     const Args fused = redirected(whole.args, actual), reference = redirected(whole.args, expected);

@@ -7,9 +7,13 @@
 namespace bitexact_test {
 
 enum class Mutant : int;
+enum class Blindness : int;
 
 cudaError_t launch_mutant(const bitexact::SiluMulArgs& a, Mutant mutant, cudaStream_t stream);
 cudaError_t launch_mutant(const bitexact::RopeArgs& a, Mutant mutant, cudaStream_t stream);
+
+cudaError_t launch_blind_compare(const bitexact::CompareArgs& a, Blindness blindness,
+                                 bitexact::Comparison* result, cudaStream_t stream);
 
 // A launch that CUDA refuses: more threads than a block can have.
 cudaError_t launch_impossible(cudaStream_t stream);

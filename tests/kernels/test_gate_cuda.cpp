@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cases.h"
+#include "confusions.h"
 #include "context.h"
 #include "contexts.h"
 #include "cuda_backend.h"
@@ -130,6 +131,17 @@ TEST(GateCuda, InPlaceFirstUseIsSafe) {
   }
 }
 
+// The line that tools/record_gpu reads.
+void print_verdict(const char* name, const bitexact_gate_report& story) {
+  std::printf("%-34s %s by %s, %lld of %lld elements\n", name,
+              story.state == BITEXACT_STATE_DECLINED ? "declined" : "accepted",
+              story.reason == BITEXACT_REASON_LAUNCH_ERROR   ? "probe"
+              : story.mismatch_basis == BITEXACT_BASIS_PROBE ? "probe"
+              : story.mismatch_basis == BITEXACT_BASIS_LIVE  ? "live check"
+                                                             : "-",
+              static_cast<long long>(story.mismatches), static_cast<long long>(story.compared));
+}
+
 TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
   for (int i = 0; i < static_cast<int>(Mutant::count); ++i) {
     const auto mutant = static_cast<Mutant>(i);
@@ -146,6 +158,7 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
     bool right = mutant == Mutant::none;
     if (!rope) {
       SiluMulShape shape = plain;
+      shape.rows = 16;  // the smallest real shape
       // A fault that one dtype cannot show is shown in another.
       SiluMulArgs kernel{};
       for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float32}) {
@@ -179,12 +192,85 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
     }
     const auto story = only_story(context.get());
     EXPECT_EQ(story.state, right ? BITEXACT_STATE_ACCEPTED : BITEXACT_STATE_DECLINED) << name_of(mutant);
-    std::printf("%-34s %s by %s, %lld of %lld elements\n", name_of(mutant),
-                story.state == BITEXACT_STATE_DECLINED ? "declined" : "accepted",
-                story.mismatch_basis == BITEXACT_BASIS_PROBE  ? "probe"
-                : story.mismatch_basis == BITEXACT_BASIS_LIVE ? "live check"
-                                                              : "-",
-                static_cast<long long>(story.mismatches), static_cast<long long>(story.compared));
+    print_verdict(name_of(mutant), story);
+  }
+}
+
+// A kernel that computes another numerics than the one it stands for. The story printed is that of the pair
+// which fewest elements tell apart.
+template <class Args, class Warm>
+void expect_told_apart(const char* what, const std::vector<Confusion<Args>>& confusions, Warm&& warm) {
+  bitexact_gate_report closest = BITEXACT_GATE_REPORT_INIT;
+  for (const auto& confusion : confusions) {
+    Context context;
+    FaultyBackend* const backend = faulty_context(context);
+    const auto wrong = [&, backend](Args a, bitexact_stream s) {
+      take_numerics(a, confusion.run);
+      return backend->reference(a, s);
+    };
+    if constexpr (std::is_same<Args, SiluMulArgs>::value) {
+      backend->fused_silu_mul = wrong;
+    } else {
+      backend->fused_rope = wrong;
+    }
+    const Stream stream;
+    warm(context.get(), confusion.named, stream);
+    const auto story = only_story(context.get());
+    EXPECT_EQ(story.state, BITEXACT_STATE_DECLINED) << confusion.name << ", " << story.kernel_name;
+    EXPECT_EQ(story.mismatch_basis, BITEXACT_BASIS_PROBE) << confusion.name;
+    if (closest.mismatches == 0 || story.mismatches < closest.mismatches) closest = story;
+  }
+  char name[64];
+  std::snprintf(name, sizeof(name), "%s: %zu confusions", what, confusions.size());
+  print_verdict(name, closest);
+}
+
+TEST(GateCuda, AnotherNumericsIsDeclined) {
+  expect_told_apart("numerics of silu_mul", silu_mul_confusions(true),
+                    [](bitexact_context* context, const SiluMulArgs& named, bitexact_stream stream) {
+                      SiluMulShape shape = plain;
+                      shape.dtype = static_cast<int32_t>(named.dtype);
+                      shape.silu = static_cast<int32_t>(named.silu);
+                      shape.compute_dtype = named.compute_float32 ? BITEXACT_DTYPE_FLOAT32 : 0;
+                      const SiluMulCase c = make_case(shape, 1);
+                      ASSERT_EQ(bitexact_gate_warm_up(context, nullptr, &c.params, stream),
+                                BITEXACT_STATUS_OK);
+                    });
+  expect_told_apart("numerics of rope", rope_confusions(),
+                    [](bitexact_context* context, const RopeArgs& named, bitexact_stream stream) {
+                      RopeShape shape{};
+                      shape.dtype = static_cast<int32_t>(named.dtype);
+                      shape.table_dtype = static_cast<int32_t>(named.table_dtype);
+                      const bool own = named.compute_dtype == named.dtype;
+                      shape.compute_dtype = own ? 0 : static_cast<int32_t>(named.compute_dtype);
+                      shape.combine = static_cast<int32_t>(named.combine);
+                      shape.flags = named.sum_from_zero ? BITEXACT_ROPE_SUM_FROM_ZERO : 0;
+                      shape.batches = shape.q_heads = 1;
+                      shape.tokens = 16;
+                      shape.head_dim = shape.rotary_dim = 64;
+                      shape.element_stride = 1;
+                      const RopeCase c = make_case(shape, 1);
+                      ASSERT_EQ(bitexact_gate_warm_up(context, &c.params, nullptr, stream),
+                                BITEXACT_STATUS_OK);
+                    });
+}
+
+TEST(GateCuda, ABlindComparisonIsDeclined) {
+  for (int i = 0; i < static_cast<int>(Blindness::count); ++i) {
+    const auto blindness = static_cast<Blindness>(i);
+    Context context;
+    FaultyBackend* const backend = faulty_context(context);
+    backend->comparison = [=](const CompareArgs& a, Comparison* result, bitexact_stream s) {
+      return as_status(launch_blind_compare(a, blindness, result, s));
+    };
+    const Stream stream;
+    OnDevice call;
+    ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &call.params, stream), BITEXACT_STATUS_OK);
+    EXPECT_TRUE(call.right());
+    const auto story = only_story(context.get());
+    EXPECT_EQ(story.state, BITEXACT_STATE_DECLINED) << name_of(blindness);
+    EXPECT_EQ(story.status, BITEXACT_STATUS_INTERNAL) << name_of(blindness);
+    print_verdict(name_of(blindness), story);
   }
 }
 

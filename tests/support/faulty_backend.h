@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "backend.h"
@@ -12,16 +13,24 @@ namespace bitexact_test {
 class FaultyBackend : public bitexact::Backend {
  public:
   explicit FaultyBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  ~FaultyBackend() override {
+    for (const auto& [bytes, memory] : left_) inner_->release(memory, nullptr);
+  }
 
   // Set to replace the fused kernels.
   std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> fused_silu_mul;
   std::function<int32_t(const bitexact::RopeArgs&, bitexact_stream)> fused_rope;
   // Set to replace the work on a certificate's parts, which then cost nothing; their probe is as ever.
   std::function<void(bitexact::Sweep, int64_t part, bitexact::Tally&)> tally;
+  // Set to replace the reference and the comparison.
+  std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> reference_silu_mul;
+  std::function<int32_t(const bitexact::CompareArgs&, bitexact::Comparison*, bitexact_stream)> comparison;
   // Non-zero: that status instead of doing the work.
   int32_t allocate_status = 0, capture_status = 0, reference_status = 0, download_status = 0;
   bool capturing = false;
   std::function<void()> before_download = [] {};
+  // Memory of checks is not given back, but handed out again with what was left in it.
+  bool reuses_memory = false;
   int fused_calls = 0, reference_calls = 0, allocations = 0, releases = 0;
 
   int32_t check_stream(bitexact_stream) override { return 0; }
@@ -39,6 +48,7 @@ class FaultyBackend : public bitexact::Backend {
   }
   int32_t reference(const bitexact::SiluMulArgs& a, bitexact_stream stream) override {
     ++reference_calls;
+    if (reference_silu_mul) return reference_silu_mul(a, stream);
     return reference_status != 0 ? injected(reference_status) : inner_->reference(a, stream);
   }
   int32_t reference(const bitexact::RopeArgs& a, bitexact_stream stream) override {
@@ -54,11 +64,23 @@ class FaultyBackend : public bitexact::Backend {
   int32_t allocate(size_t bytes, bitexact_stream stream, void*& memory) override {
     if (allocate_status != 0) return injected(allocate_status);
     ++allocations;
-    return inner_->allocate(bytes, stream, memory);
+    const auto left = left_.find(bytes);
+    if (left != left_.end()) {
+      memory = left->second;
+      left_.erase(left);
+      return 0;
+    }
+    const int32_t status = inner_->allocate(bytes, stream, memory);
+    if (status == 0) sizes_[memory] = bytes;
+    return status;
   }
   void release(void* memory, bitexact_stream stream) override {
     ++releases;
-    inner_->release(memory, stream);
+    if (reuses_memory) {
+      left_.emplace(sizes_[memory], memory);
+    } else {
+      inner_->release(memory, stream);
+    }
   }
   int32_t upload(void* to, const void* from, size_t bytes, bitexact_stream stream) override {
     return inner_->upload(to, from, bytes, stream);
@@ -68,7 +90,7 @@ class FaultyBackend : public bitexact::Backend {
   }
   int32_t compare(const bitexact::CompareArgs& a, bitexact::Comparison* result,
                   bitexact_stream stream) override {
-    return inner_->compare(a, result, stream);
+    return comparison ? comparison(a, result, stream) : inner_->compare(a, result, stream);
   }
   int32_t download(void* to, const void* from, size_t bytes, bitexact_stream stream) override {
     before_download();
@@ -99,6 +121,8 @@ class FaultyBackend : public bitexact::Backend {
   static int32_t injected(int32_t status) { return bitexact::fail(status, "injected by a test"); }
 
   std::unique_ptr<Backend> inner_;
+  std::map<void*, size_t> sizes_;
+  std::multimap<size_t, void*> left_;  // freed, contents kept
 };
 
 }  // namespace bitexact_test

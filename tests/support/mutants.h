@@ -44,6 +44,7 @@ enum class Mutant : int {
   other_pairing,
   table_halves_equal,
   partner_from_head_dim,
+  rotary_dim_ignored,
   tail_not_copied,
   tail_through_float,
   row_off_by_one,
@@ -92,6 +93,7 @@ inline const char* name_of(Mutant mutant) {
                                       "the other pairing",
                                       "table halves assumed equal",
                                       "partner from head_dim",
+                                      "rotary_dim ignored",
                                       "tail not copied",
                                       "tail through float",
                                       "table row off by one",
@@ -211,10 +213,12 @@ BITEXACT_BOTH inline float wrong_sum(float p, float q, float r, float s, Dtype c
 BITEXACT_BOTH inline void mutant_rope_at(const RopeArgs& a, Mutant m, int64_t index) {
   using namespace reference;
   if (m == Mutant::rope_nothing) return;
-  const int64_t units = units_a_head(a), heads = a.heads[0] + a.heads[1], half = a.rotary_dim / 2;
+  const int64_t units = units_a_head(a), heads = a.heads[0] + a.heads[1];
+  const int64_t half = (m == Mutant::rotary_dim_ignored ? a.head_dim : a.rotary_dim) / 2;
   const int64_t unit = index % units, h = index / units % heads;
   const int64_t t = index / units / heads % a.tokens, b = index / units / heads / a.tokens;
   const bool is_k = h >= a.heads[0];
+  if (unit >= half && m == Mutant::rotary_dim_ignored) return;
   if (is_k && m == Mutant::second_tensor_ignored) return;
   const int64_t n = is_k ? h - a.heads[0] : h;
   const Heads &in = a.in[is_k], &out = a.out[is_k];
@@ -247,9 +251,11 @@ BITEXACT_BOTH inline void mutant_rope_at(const RopeArgs& a, Mutant m, int64_t in
   const uint64_t x2 = load_bits(in.data, from + member(pairing, unit, head_half, true), a.dtype);
   uint64_t o1 = a.dtype == Dtype::float32 ? 0x7fffffff : 0x7fff, o2 = o1;
   if (!outside) {
-    const int64_t e1 = a.full_table ? member(a.pairing_in, unit, half, false) : unit;
-    const int64_t e2 =
-        a.full_table && m != Mutant::table_halves_equal ? member(a.pairing_in, unit, half, true) : e1;
+    const int64_t entries = a.full_table ? a.rotary_dim : a.rotary_dim / 2;  // never read beyond a row
+    const int64_t e1 = (a.full_table ? member(a.pairing_in, unit, half, false) : unit) % entries;
+    const int64_t e2 = a.full_table && m != Mutant::table_halves_equal
+                           ? member(a.pairing_in, unit, half, true) % entries
+                           : e1;
     const int64_t table_head = m == Mutant::head_tables_ignored ? 0 : n;
     auto entry = [&](const Table& table, int64_t e) {
       return widen(
@@ -271,6 +277,35 @@ BITEXACT_BOTH inline void mutant_rope_at(const RopeArgs& a, Mutant m, int64_t in
   const bool swap = m == Mutant::halves_swapped;
   store_bits(out.data, to + member(a.pairing_out, unit, half, swap), a.dtype, o1);
   store_bits(out.data, to + member(a.pairing_out, unit, half, !swap), a.dtype, o2);
+}
+
+// -------------------------------------------------------------------------------- comparison --
+
+// Faults of the check itself.
+enum class Blindness : int { by_value, with_itself, sees_nothing, count };
+
+inline const char* name_of(Blindness blindness) {
+  static const char* const names[] = {"comparison by float ==", "scratch compared with itself",
+                                      "comparison that sees nothing"};
+  return names[static_cast<int>(blindness)];
+}
+
+BITEXACT_BOTH inline void blind_compare(const CompareArgs& a, Blindness blindness, Comparison* result) {
+  if (blindness == Blindness::sees_nothing) return;
+  for (int64_t i = 0; i < a.count; ++i) {
+    const uint64_t actual = reference::element(a.actual, i, a.dtype);
+    const uint64_t expected =
+        reference::element(blindness == Blindness::with_itself ? a.actual : a.expected, i, a.dtype);
+    const bool equal = blindness == Blindness::by_value
+                           ? reference::widen(actual, a.dtype) == reference::widen(expected, a.dtype)
+                           : actual == expected;
+    if (equal) continue;
+    if (result->mismatches++ == 0) {
+      result->key = a.first_key + static_cast<uint64_t>(i);
+      result->actual = actual;
+      result->expected = expected;
+    }
+  }
 }
 
 }  // namespace bitexact_test

@@ -34,6 +34,8 @@ CUDA_WHEELS = (
     "nvidia-nvvm==13.0.88",
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
+    "nvidia-cuda-cuobjdump==13.5.37",
+    "nvidia-cuda-nvdisasm==13.5.37",
 )
 CMAKE_WHEEL, NINJA_WHEEL = "cmake==3.31.10", "ninja==1.13.0"
 CLANG_FORMAT_WHEEL = "clang-format==14.0.6"  # each major version formats differently

@@ -1,0 +1,92 @@
+"""What each kernel of the library may hold besides single IEEE operations, by name and template arguments.
+
+Everything not written here is a complaint of tools/sass_check: a kernel without a budget too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Exact counts, code of subroutines left out."""
+
+    fma32: int = 0  # fused multiply-adds that the numerics names, in float32
+    fma64: int = 0  # and in float64
+    exp: int = 0  # accurate expf: range reduction by four multiply-adds, ex2.approx.ftz
+    division: int = 0  # IEEE division: rcp.approx, a check, five multiply-adds, a subroutine for the rest
+    newton: int = 0  # divide_in_range of fused_silu_mul.cu: rcp.approx, four multiply-adds
+    divides_integers: bool = False  # index arithmetic by rcp.approx
+    adds_zero: bool = False  # x * 1 + 0, which loses -0: SUM_FROM_ZERO asks for it
+
+
+SIZE = {"bf16": 2, "f16": 2, "float": 4}
+SCALAR, HALF = 0, 1  # Layout
+SIGMOID = 2  # Form
+
+
+def silu_mul_vector(dtype: str, form: str, elements: str) -> Budget:
+    """The elements of a vector without a branch, and a loop over single ones."""
+    return Budget(exp=int(elements) + 1, division=1, newton=int(elements) + 1)
+
+
+def silu_mul_scalar(dtype: str, form: str) -> Budget:
+    return Budget(exp=1, division=1, newton=1)
+
+
+def rope(dtype: str, compute: str, layout: str, fused: str) -> Budget:
+    """Two multiply-adds a pair where the combine names them, else none."""
+    vector = 16 // SIZE[dtype]
+    pairs = 1 if int(layout) == SCALAR else vector if int(layout) == HALF else vector // 2
+    return rope_pairs(pairs, compute, fused)
+
+
+def rope_vector(dtype: str, table: str, compute: str, layout: str, fused: str, heads: str) -> Budget:
+    """The same for each of a thread's heads; adds no zero."""
+    pairs = 16 // SIZE[table] if int(layout) == HALF else 8 // SIZE[dtype]
+    return rope_pairs(pairs * int(heads), compute, fused, adds_zero=False)
+
+
+def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> Budget:
+    packed = SIZE.get(compute) == 2  # two pairs a word, both computed even where one is there
+    count = 2 * (pairs + pairs % 2 if packed else pairs) if fused == "true" else 0
+    return Budget(
+        fma32=0 if compute == "double" else count,
+        fma64=count if compute == "double" else 0,
+        adds_zero=adds_zero,
+    )
+
+
+TYPE = r"(?:bitexact::)?(\w+)"
+KERNELS = (
+    (rf"fused_silu_mul_vector<{TYPE}, \(\w*Form\)(\d), (\d+)>", silu_mul_vector),
+    (rf"fused_silu_mul_scalar<{TYPE}, \(\w*Form\)(\d)>", silu_mul_scalar),
+    (rf"fused_rope<{TYPE}, (?:bitexact::)?\w+, {TYPE}, \(Layout\)(\d), (\w+)>", rope),
+    (rf"fused_rope_vector<{TYPE}, {TYPE}, {TYPE}, \(Layout\)(\d), \w+, (\w+), (\d)>", rope_vector),
+    # Both compute types, and for each output either product fused.
+    (r"reference_rope", lambda: Budget(fma32=4, fma64=4, divides_integers=True)),
+    # Three forms with an exponential in common.
+    (r"reference_silu_mul", lambda: Budget(exp=1, division=3, divides_integers=True)),
+    (r"compare", lambda: Budget(divides_integers=True)),
+    (r"fetch_first_mismatch", lambda: Budget(divides_integers=True)),
+    # Certificates: inputs made, and the reference run for each output.
+    (r"certify_fill_kernel<\w+>", lambda: Budget()),
+    (r"certify_tally_kernel<RopeArgs, \(Dtype\)\d, \(Dtype\)4>", lambda: Budget(fma64=4)),
+    (r"certify_tally_kernel<RopeArgs, \(Dtype\)\d, \(Dtype\)[123]>", lambda: Budget(fma32=4)),
+    (r"certify_fetch_kernel<RopeArgs>", lambda: Budget(fma32=4, fma64=4)),
+    (r"certify_tally_kernel<SiluMulArgs, \(Dtype\)\d, \(Dtype\)\d>", lambda: Budget(exp=1, division=3)),
+    (r"certify_fetch_kernel<SiluMulArgs>", lambda: Budget(exp=1, division=3)),
+)
+
+
+def budget_of(kernel: str) -> Optional[Budget]:
+    """The budget of a kernel by its demangled name, or None."""
+    name = re.sub(r"^void |\(anonymous namespace\)::|_GLOBAL__N__\w+::", "", kernel)
+    name = re.sub(r"([(<])bitexact::", r"\1", name).removeprefix("bitexact::")
+    for pattern, make in KERNELS:
+        if found := re.fullmatch(rf"{pattern}\(.*\)", name):
+            return make(*found.groups())
+    return None
