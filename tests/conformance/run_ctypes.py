@@ -51,7 +51,8 @@ def digest(data: bytes) -> str:
 
 
 def params_of(case: dict, kind: type, base: int) -> ctypes.Structure:
-    params = kind(struct_size=case.get("struct_size", ctypes.sizeof(kind)))
+    params = kind()
+    params.struct_size = case.get("struct_size", ctypes.sizeof(kind))
     values = {**case["params"], **{k: v + base for k, v in case["pointers"].items()}, **case.get("addresses", {})}
     known = {name for name, _ in kind._fields_}
     for name, value in values.items():
