@@ -297,6 +297,9 @@ def long(tokens: int, heads: int, dim: int) -> dict:
 
 judged("rope/judged/2^31_elements", "rope", [3], long(1 << 17, 128, 128), at)
 judged("rope/judged/65536_tokens", "rope", [8], long(65_536, 1, 2), at)
+judged("rope/judged/table_offset_past_128_bits", "rope", [5, 44],
+       {**long(1, 1, 2), "table_dtype": F64, "positions_dtype": I64, "table_rows": 2**62 + 1,
+        "cos_token_stride": -(2**63), "sin_token_stride": -(2**63)}, {**at, "positions": 5 << 44}, TOO_LARGE)
 judged("rope/judged/2^62_elements", "rope", [5], long(1 << 40, 1 << 11, 1 << 11), at, TOO_LARGE)
 
 
