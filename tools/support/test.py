@@ -190,7 +190,7 @@ def sanitizer_tests(here: Machine) -> Tally:
 
 
 def thread_tests(here: Machine) -> Tally:
-    folder = machine.build(here, "threads")
+    folder = machine.build(here, "threads", ["test_stress", "test_host"])
     selection = ["-L", "^host$", "-R", THREADED]
     return ctest(here, folder, "many threads under the thread sanitizer", selection, os.cpu_count() or 1)
 
@@ -198,7 +198,7 @@ def thread_tests(here: Machine) -> Tally:
 def fuzz_tests(here: Machine) -> Tally:
     if shutil.which("clang++", path=here.environment.get("PATH")) is None:
         return Tally(skips=["a minute of fuzzing: there is no clang++"])
-    return ctest(here, machine.build(here, "fuzz"), "a minute of random calls", labelled("fuzz"), 1)
+    return ctest(here, machine.build(here, "fuzz", ["fuzz_api"]), "a minute of random calls", labelled("fuzz"), 1)
 
 
 def phase(tally: Tally, name: str, run: Callable[[], Tally]) -> None:
