@@ -63,7 +63,7 @@ CUresult ctx_get_current(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 CUresult ctx_set_current(CUcontext context) {
-  if (inject::strikes("cuCtxSetCurrent")) return CUDA_ERROR_UNKNOWN;
+  if (inject::strikes("cuCtxSetCurrent")) return inject::putting_back(), CUDA_ERROR_UNKNOWN;
   current = context;
   return CUDA_SUCCESS;
 }
@@ -79,7 +79,7 @@ CUresult ctx_push(CUcontext context) {
   return CUDA_SUCCESS;
 }
 CUresult ctx_pop(CUcontext* context) {
-  if (inject::strikes("cuCtxPopCurrent")) return CUDA_ERROR_UNKNOWN;
+  if (inject::strikes("cuCtxPopCurrent")) return inject::putting_back(), CUDA_ERROR_UNKNOWN;
   *context = current;
   current = pushed.back();
   pushed.pop_back();
@@ -233,7 +233,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  FAIL_IF_STRUCK("cudaThreadExchangeStreamCaptureMode");
+  if (inject::strikes("cudaThreadExchangeStreamCaptureMode")) {
+    if (*mode == cudaStreamCaptureModeGlobal) inject::putting_back();
+    return answer(static_cast<cudaError_t>(inject::error()));
+  }
   const cudaStreamCaptureMode before = thread_mode;
   thread_mode = *mode;
   *mode = before;

@@ -16,6 +16,9 @@ void disarm();
 int64_t calls();
 std::string failed();
 
+// Was the call that failed one that puts back what another call had changed? Nobody can then.
+bool failed_putting_back();
+
 // Device memory and streams that exist now.
 int64_t alive();
 
@@ -29,6 +32,7 @@ ThreadState thread_state();
 // For those that serve it: counts a call, and says whether it is the one.
 bool strikes(const char* name);
 int error();
+void putting_back();
 void made();
 void gone();
 

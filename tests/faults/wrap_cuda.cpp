@@ -63,7 +63,14 @@ WRAP_MAKE(cudaStreamCreateWithFlags, (cudaStream_t * stream, unsigned flags), (s
 WRAP_END(cudaStreamDestroy, (cudaStream_t stream), (stream), true)
 WRAP(cudaStreamSynchronize, (cudaStream_t stream), (stream))
 WRAP(cudaStreamIsCapturing, (cudaStream_t stream, cudaStreamCaptureStatus* status), (stream, status))
-WRAP(cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode * mode), (mode))
+cudaError_t REAL(cudaThreadExchangeStreamCaptureMode)(cudaStreamCaptureMode* mode);
+cudaError_t __wrap_cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  if (!inject::strikes("cudaThreadExchangeStreamCaptureMode")) {
+    return REAL(cudaThreadExchangeStreamCaptureMode)(mode);
+  }
+  if (*mode == cudaStreamCaptureModeGlobal) inject::putting_back();
+  return fail();
+}
 
 cudaError_t REAL(cudaGetLastError)();
 cudaError_t __wrap_cudaGetLastError() {
@@ -79,10 +86,17 @@ cudaError_t __wrap_cudaPeekAtLastError() {
 
 // ------------------------------------------------------------------------------ the driver --
 
-#define WRAP_DRIVER(name, parameters, arguments)                                       \
-  static std::atomic<CUresult(*) parameters> real_##name{nullptr};                     \
-  static CUresult wrap_##name parameters {                                             \
-    return inject::strikes(#name) ? CUDA_ERROR_UNKNOWN : real_##name.load() arguments; \
+static CUresult driver_fails(const char* name) {
+  if (std::strcmp(name, "cuCtxSetCurrent") == 0 || std::strcmp(name, "cuCtxPopCurrent") == 0) {
+    inject::putting_back();
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
+#define WRAP_DRIVER(name, parameters, arguments)                                        \
+  static std::atomic<CUresult(*) parameters> real_##name{nullptr};                      \
+  static CUresult wrap_##name parameters {                                              \
+    return inject::strikes(#name) ? driver_fails(#name) : real_##name.load() arguments; \
   }
 
 WRAP_DRIVER(cuCtxGetCurrent, (CUcontext * context), (context))
