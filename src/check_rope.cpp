@@ -186,10 +186,15 @@ int32_t check_fields(const bitexact_rope_params& p, RopeArgs& a, bool& empty) {
   a.in[1] = {const_cast<void*>(p.k_in), p.k_in_batch_stride, p.k_in_token_stride, p.k_in_head_stride};
   a.out[0] = {p.q_out, p.q_out_batch_stride, p.q_out_token_stride, p.q_out_head_stride};
   a.out[1] = {p.k_out, p.k_out_batch_stride, p.k_out_token_stride, p.k_out_head_stride};
-  a.cos = {p.cos, p.cos_batch_stride, p.cos_token_stride, p.cos_head_stride, p.cos_element_stride};
-  a.sin = {p.sin, p.sin_batch_stride, p.sin_token_stride, p.sin_head_stride, p.sin_element_stride};
-  a.positions = {p.rotary_dim > 0 ? p.positions : nullptr, p.positions_batch_stride, p.positions_token_stride,
-                 static_cast<Dtype>(p.positions_dtype)};
+  // What a call does not read is not checked either, and so must not reach the dispatcher.
+  a.cos = a.sin = {};
+  a.positions = {};
+  if (p.rotary_dim > 0) {
+    a.cos = {p.cos, p.cos_batch_stride, p.cos_token_stride, p.cos_head_stride, p.cos_element_stride};
+    a.sin = {p.sin, p.sin_batch_stride, p.sin_token_stride, p.sin_head_stride, p.sin_element_stride};
+    a.positions = {p.positions, p.positions_batch_stride, p.positions_token_stride,
+                   static_cast<Dtype>(p.positions_dtype)};
+  }
   a.position_errors = nullptr;
   return BITEXACT_STATUS_OK;
 }

@@ -89,9 +89,7 @@ class CudaBackend final : public Backend {
   }
   void release(void* memory, bitexact_stream stream) override {
     const RelaxedCapture relaxed;
-    if ((device_.has_memory_pools ? cudaFreeAsync(memory, stream) : cudaFree(memory)) != cudaSuccess) {
-      cudaGetLastError();
-    }
+    forgiven(device_.has_memory_pools ? cudaFreeAsync(memory, stream) : cudaFree(memory));
   }
   int32_t upload(void* to, const void* from, size_t bytes, bitexact_stream stream) override {
     const RelaxedCapture relaxed;
@@ -133,7 +131,7 @@ class CudaBackend final : public Backend {
     if (status != BITEXACT_STATUS_OK) return status;
     unsigned long long value = 0;
     status = download(&value, counter_, sizeof(value), stream);
-    cudaStreamDestroy(stream);
+    forgiven(cudaStreamDestroy(stream));
     count = static_cast<int64_t>(value);
     return status;
   }
@@ -154,23 +152,23 @@ class CudaBackend final : public Backend {
                   "the context was made before fork(); accepted: one made in this process");
     }
     CUcontext current = nullptr;
-    device_.driver->ctx_get_current(&current);
+    device_.driver.ctx_get_current(&current);
     if (current == device_.primary) return BITEXACT_STATUS_OK;
     CUdevice device = -1;
     // A context of the caller's own on the same device stays: its streams and memory belong to it.
-    if (current != nullptr && device_.driver->ctx_get_device(&device) == CUDA_SUCCESS &&
+    if (current != nullptr && device_.driver.ctx_get_device(&device) == CUDA_SUCCESS &&
         device == device_.ordinal) {
       return BITEXACT_STATUS_OK;
     }
-    if (device_.driver->ctx_push_current(device_.primary) != CUDA_SUCCESS) {
-      return cuda_failure(cudaErrorInvalidDevice, "making the device current");
+    if (device_.driver.ctx_push_current(device_.primary) != CUDA_SUCCESS) {
+      return cuda_failure(cudaErrorDevicesUnavailable, "making the device current");
     }
     pushed = true;
     return BITEXACT_STATUS_OK;
   }
   void leave(bool pushed) override {
     CUcontext popped;
-    if (pushed) device_.driver->ctx_pop_current(&popped);
+    if (pushed) device_.driver.ctx_pop_current(&popped);
   }
 
  private:

@@ -45,29 +45,39 @@ int32_t status_of(cudaError_t error) {
   } while (0)
 
 template <class Function>
-bool resolve(const char* symbol, Function& function) {
+cudaError_t resolve(const char* symbol, Function& function) {
   void* address = nullptr;
   cudaDriverEntryPointQueryResult found;
   // Version 12.0 of these functions: older than any driver that the runtime accepts.
-  if (cudaGetDriverEntryPointByVersion(symbol, &address, 12000, cudaEnableDefault, &found) != cudaSuccess ||
-      found != cudaDriverEntryPointSuccess) {
-    return false;
-  }
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(symbol, &address, 12000, cudaEnableDefault, &found);
+  if (error != cudaSuccess) return error;
+  if (found != cudaDriverEntryPointSuccess) return cudaErrorCallRequiresNewerDriver;
   std::memcpy(&function, &address, sizeof(function));
-  return true;
+  return cudaSuccess;
 }
 
-const Driver* find_driver() {
-  static const Driver* const driver = [] {
-    auto* d = new Driver;
-    const bool all =
-        resolve("cuCtxGetCurrent", d->ctx_get_current) && resolve("cuCtxSetCurrent", d->ctx_set_current) &&
-        resolve("cuCtxGetDevice", d->ctx_get_device) && resolve("cuCtxPushCurrent", d->ctx_push_current) &&
-        resolve("cuCtxPopCurrent", d->ctx_pop_current);
-    return all ? d : nullptr;
-  }();
-  return driver;
+int32_t find_driver(Driver& d) {
+  BITEXACT_CUDA(resolve("cuCtxGetCurrent", d.ctx_get_current), "finding driver functions");
+  BITEXACT_CUDA(resolve("cuCtxSetCurrent", d.ctx_set_current), "finding driver functions");
+  BITEXACT_CUDA(resolve("cuCtxGetDevice", d.ctx_get_device), "finding driver functions");
+  BITEXACT_CUDA(resolve("cuCtxPushCurrent", d.ctx_push_current), "finding driver functions");
+  BITEXACT_CUDA(resolve("cuCtxPopCurrent", d.ctx_pop_current), "finding driver functions");
+  return BITEXACT_STATUS_OK;
 }
+
+// Puts the thread's current context back on every path.
+class KeepContext {
+ public:
+  explicit KeepContext(const Driver& driver) : driver_(driver) { driver_.ctx_get_current(&before_); }
+  ~KeepContext() { driver_.ctx_set_current(before_); }
+  KeepContext(const KeepContext&) = delete;
+  KeepContext& operator=(const KeepContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUcontext before_ = nullptr;
+};
 
 // The references serve calls that cannot wait for a check, so they are loaded at once. A fused kernel is loaded
 // by its check: all of them would take megabytes of device memory.
@@ -90,18 +100,14 @@ int32_t examine(int32_t ordinal, CudaDevice& device) {
   device.has_memory_pools = properties.memoryPoolsSupported != 0;
   std::memcpy(device.name, properties.name, sizeof(device.name) - 1);
   BITEXACT_CUDA(cudaDriverGetVersion(&device.driver_version), "reading the driver version");
-  device.driver = find_driver();
-  if (device.driver == nullptr)
-    return cuda_failure(cudaErrorCallRequiresNewerDriver, "finding driver functions");
-  CUcontext before = nullptr;
-  device.driver->ctx_get_current(&before);
-  cudaError_t error = cudaSetDevice(ordinal);
-  if (error == cudaSuccess) error = cudaFree(nullptr);
-  if (error != cudaSuccess) return cuda_failure(error, "opening the device");
-  device.driver->ctx_get_current(&device.primary);
-  const int32_t status = load_references(device);
-  device.driver->ctx_set_current(before);
-  return status;
+  const int32_t status = find_driver(device.driver);
+  if (status != BITEXACT_STATUS_OK) return status;
+  const KeepContext keep(device.driver);
+  BITEXACT_CUDA(cudaSetDevice(ordinal), "opening the device");
+  BITEXACT_CUDA(cudaFree(nullptr), "opening the device");
+  if (device.driver.ctx_get_current(&device.primary) != CUDA_SUCCESS || device.primary == nullptr)
+    return cuda_failure(cudaErrorDevicesUnavailable, "reading the device's context");
+  return load_references(device);
 }
 
 std::mutex& devices_mutex() {
@@ -113,6 +119,7 @@ std::mutex& devices_mutex() {
 struct CounterPool {
   std::mutex mutex;
   std::vector<unsigned long long*> free;
+  size_t total = 0;
 };
 CounterPool& pool_of(const CudaDevice& device) {
   static auto* const pools = new std::map<int32_t, CounterPool>;
@@ -127,6 +134,11 @@ int32_t cuda_failure(cudaError_t error, const char* what) {
   fail_cuda(status, static_cast<int32_t>(error), cudaGetErrorString(error), what);
   cudaGetLastError();
   return status;
+}
+
+bool forgiven(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error == cudaSuccess;
 }
 
 int32_t find_cuda_device(int32_t ordinal, const CudaDevice*& device) {
@@ -156,9 +168,12 @@ int32_t take_counter(const CudaDevice& device, unsigned long long*& counter) {
   const std::lock_guard<std::mutex> lock(pool.mutex);
   const RelaxedCapture relaxed;
   if (pool.free.empty()) {
+    // So that nothing below, nor giving a counter back, can run out of host memory.
+    pool.free.reserve(pool.total + block);
     void* memory = nullptr;
     BITEXACT_CUDA(cudaMalloc(&memory, block * sizeof(*counter)), "allocating counters");
     for (size_t i = 0; i < block; ++i) pool.free.push_back(static_cast<unsigned long long*>(memory) + i);
+    pool.total += block;
   }
   counter = pool.free.back();
   // On a stream of its own: the legacy stream may be barred by a capture.
@@ -166,7 +181,7 @@ int32_t take_counter(const CudaDevice& device, unsigned long long*& counter) {
   BITEXACT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "clearing a counter");
   cudaError_t error = cudaMemsetAsync(counter, 0, sizeof(*counter), stream);
   if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
-  cudaStreamDestroy(stream);
+  forgiven(cudaStreamDestroy(stream));
   BITEXACT_CUDA(error, "clearing a counter");
   pool.free.pop_back();
   return BITEXACT_STATUS_OK;

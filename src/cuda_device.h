@@ -21,7 +21,7 @@ struct Driver {
 struct CudaDevice {
   int32_t ordinal;
   CUcontext primary;
-  const Driver* driver;
+  Driver driver;
   char name[256];
   int32_t architecture, image_architecture, driver_version;
   bool from_ptx;
@@ -30,6 +30,9 @@ struct CudaDevice {
 
 // Maps a CUDA error to a status, records its text, and clears the runtime's own error slot.
 int32_t cuda_failure(cudaError_t error, const char* what);
+
+// For calls whose failure changes nothing that is promised: clears the error slot; true if there was none.
+bool forgiven(cudaError_t error);
 
 // Device `ordinal`, its kernels loaded.
 int32_t find_cuda_device(int32_t ordinal, const CudaDevice*& device);
@@ -41,13 +44,18 @@ void give_counter_back(const CudaDevice& device, unsigned long long* counter);
 // Lets this thread do what a global-mode capture on another thread forbids, without disturbing it.
 class RelaxedCapture {
  public:
-  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture() : exchanged_(exchange()) {}
+  ~RelaxedCapture() {
+    if (exchanged_) exchange();
+  }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
+  bool exchange() { return forgiven(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  bool exchanged_;
 };
 
 }  // namespace bitexact

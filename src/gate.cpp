@@ -240,12 +240,10 @@ int32_t Gate::run_checked(int kernel, const Args& call, Variant variant, bitexac
   // A strict decline is an error, and an error leaves the outputs alone.
   const bool keep_out = options_.policy == BITEXACT_POLICY_STRICT;
   const Finding live = check_live(backend_, call, variant, keep_out, stream);
-  if (record(kernel, live, BITEXACT_BASIS_LIVE)) {
-    // The fused run over the real outputs has counted the positions already.
-    const bool counted_already = live.outcome == Outcome::mismatch && !keep_out && !in_place(call);
-    return serve_declined(entry, counted_already ? Args(uncounted(call)) : call, stream);
-  }
-  if (live.outcome == Outcome::not_now) return run_reference(entry, call, stream);
+  // A fused run over the real outputs has counted the positions already.
+  const Args rest = live.ran_live ? Args(uncounted(call)) : call;
+  if (record(kernel, live, BITEXACT_BASIS_LIVE)) return serve_declined(entry, rest, stream);
+  if (live.outcome == Outcome::not_now) return run_reference(entry, rest, stream);
   accept(kernel, BITEXACT_BASIS_PROBE | BITEXACT_BASIS_LIVE);
   if (keep_out || in_place(call)) return run_fused(entry, call, variant, stream);
   entry.fused.fetch_add(1, std::memory_order_relaxed);

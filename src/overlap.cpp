@@ -77,9 +77,10 @@ class Equation {
 
 bool Region::add_axis(int64_t n, Wide stride_bytes) {
   if (n <= 1) return true;
-  const Wide reach = stride_bytes * (n - 1);
   const Wide limit = INT64_MAX;
-  if (reach > limit || reach < -limit) return false;
+  // Divided, for the product of a great stride and a great count leaves even 128 bits.
+  if (magnitude(stride_bytes) > limit / (n - 1)) return false;
+  const Wide reach = stride_bytes * (n - 1);
   const Wide new_low = low + std::min<Wide>(reach, 0), new_high = high + std::max<Wide>(reach, 0);
   if (new_low < -limit || new_high > limit) return false;
   low = static_cast<int64_t>(new_low);

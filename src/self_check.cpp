@@ -23,6 +23,11 @@ uint64_t known_bits(Dtype dtype, int pair, bool second) {
   return bits[pair][second];
 }
 
+// Want of memory may pass, so it says nothing about a kernel.
+Outcome failure_outcome(int32_t status) {
+  return status == BITEXACT_STATUS_OUT_OF_MEMORY ? Outcome::not_now : Outcome::fused_failed;
+}
+
 // Memory of one check, released on every path, and the sum of its comparisons.
 class Workspace {
  public:
@@ -101,7 +106,7 @@ class Workspace {
     finding.status = backend_.download(&finding.comparison, result_, sizeof(Comparison), stream_);
     finding.compared = compared_;
     if (finding.status != BITEXACT_STATUS_OK) {
-      finding.outcome = Outcome::fused_failed;  // a fault of what was enqueued shows here
+      finding.outcome = failure_outcome(finding.status);  // a fault of what was enqueued shows here
     } else {
       finding.outcome = finding.comparison.mismatches == 0 ? Outcome::equal : Outcome::mismatch;
       if (compared_ == 0) finding.outcome = Outcome::not_now;  // nothing compared is nothing proven
@@ -127,11 +132,9 @@ Finding not_now(int32_t status) {
   return finding;
 }
 
-// Memory that is short now may be there later.
 Finding fused_failed(int32_t status) {
-  if (status == BITEXACT_STATUS_OUT_OF_MEMORY) return not_now(status);
   Finding finding;
-  finding.outcome = Outcome::fused_failed;
+  finding.outcome = failure_outcome(status);
   finding.status = status;
   return finding;
 }
@@ -223,8 +226,11 @@ Finding check_live(Backend& backend, const Args& call, Variant variant, bool kee
     }
     return work.compare(fused, from_start, reference, from_start, slice);
   });
-  if (status == BITEXACT_STATUS_OK) return work.finish();
-  return outcome == Outcome::fused_failed ? fused_failed(status) : not_now(status);
+  Finding finding = status == BITEXACT_STATUS_OK       ? work.finish()
+                    : outcome == Outcome::fused_failed ? fused_failed(status)
+                                                       : not_now(status);
+  finding.ran_live = !into_scratch;
+  return finding;
 }
 
 template <class Args, class Variant>

@@ -19,6 +19,7 @@ struct Finding {
   Outcome outcome = Outcome::not_now;
   int32_t status = BITEXACT_STATUS_OK;
   int64_t compared = 0;
+  bool ran_live = false;  // the fused kernel has run over the caller's own outputs, and counted positions
   Comparison comparison = {0, 0, no_key, 0, 0};
 };
 

@@ -73,6 +73,9 @@ TEST(Overlap, RefusesOffsetsBeyond63Bits) {
   EXPECT_TRUE(r.set_run(8, 2));
   EXPECT_FALSE(r.add_axis(int64_t{1} << 40, __int128{1} << 40));
   EXPECT_FALSE(Region{}.set_run(INT64_MAX, 2));
+  // Products that leave 128 bits, one of them to come back as 0.
+  EXPECT_FALSE(r.add_axis((int64_t{1} << 62) + 1, __int128{INT64_MIN} * 8));
+  EXPECT_FALSE(r.add_axis(INT64_MAX, __int128{INT64_MIN} * 8));
 }
 
 }  // namespace

@@ -68,8 +68,10 @@ void rotate_head(const bitexact_rope_params& p, const Tensor& tensor, int64_t b,
   const int32_t compute = or_else(p.compute_dtype, promoted(p.dtype, table_dtype));
   const int64_t in = b * tensor.in_batch + t * tensor.in_token + h * tensor.in_head;
   const int64_t out = b * tensor.out_batch + t * tensor.out_token + h * tensor.out_head;
-  const int64_t cos = b * p.cos_batch_stride + row * p.cos_token_stride + h * p.cos_head_stride;
-  const int64_t sin = b * p.sin_batch_stride + row * p.sin_token_stride + h * p.sin_head_stride;
+  // Strides of a table that is not read may be anything.
+  const bool reads = row_exists && p.rotary_dim > 0;
+  const int64_t cos = reads ? b * p.cos_batch_stride + row * p.cos_token_stride + h * p.cos_head_stride : 0;
+  const int64_t sin = reads ? b * p.sin_batch_stride + row * p.sin_token_stride + h * p.sin_head_stride : 0;
   const bool entry_per_element = p.table_width == p.rotary_dim;
 
   // Computed as a whole before anything is written, so that in place needs no thought.

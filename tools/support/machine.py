@@ -62,6 +62,7 @@ BUILD_PACKAGES = (
 )
 TEST_PACKAGES = (
     Package("clang", program="clang", purpose="the public header under a second compiler"),
+    Package("abigail-tools", program="abidiff", purpose="the library against the frozen first version of its interface"),
     Package("pkg-config", program="pkg-config", purpose="the installed pkg-config file"),
     Package("doxygen", program="doxygen", purpose="the documentation build"),
     Package("bindgen", program="bindgen", purpose="the Rust bindings against the header"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Callable
 import machine
 from machine import Machine, SetupError
 
+THREADED = r"^(Stress|GateTest|GateThreads)\."  # what the thread sanitizer has something to say about
 GPU_JOBS = 1  # some tests fill the memory of a GPU, others keep all of it busy
 
 
@@ -187,6 +189,18 @@ def sanitizer_tests(here: Machine) -> Tally:
     return ctest(here, folder, "host tests under sanitizers", labelled("host", "slow"), os.cpu_count() or 1)
 
 
+def thread_tests(here: Machine) -> Tally:
+    folder = machine.build(here, "threads", ["test_stress", "test_host"])
+    selection = ["-L", "^host$", "-R", THREADED]
+    return ctest(here, folder, "many threads under the thread sanitizer", selection, os.cpu_count() or 1)
+
+
+def fuzz_tests(here: Machine) -> Tally:
+    if shutil.which("clang++", path=here.environment.get("PATH")) is None:
+        return Tally(skips=["a minute of fuzzing: there is no clang++"])
+    return ctest(here, machine.build(here, "fuzz", ["fuzz_api"]), "a minute of random calls", labelled("fuzz"), 1)
+
+
 def phase(tally: Tally, name: str, run: Callable[[], Tally]) -> None:
     start = time.monotonic()
     try:
@@ -217,9 +231,11 @@ def run_all(arguments: argparse.Namespace) -> Tally:
     for language in BINDINGS:
         phase(tally, f"bindings/{language}", lambda: bindings(here, folder, language, arguments.quick))
     if arguments.quick:
-        tally.skips.append("host tests under sanitizers: --quick")
+        tally.skips.append("host tests under sanitizers, and fuzzing: --quick")
     else:
         phase(tally, "sanitizers", lambda: sanitizer_tests(here))
+        phase(tally, "thread sanitizer", lambda: thread_tests(here))
+        phase(tally, "fuzzing", lambda: fuzz_tests(here))
     return tally
 
 
