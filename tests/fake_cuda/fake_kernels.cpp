@@ -2,6 +2,7 @@
 // are. Fused and reference are one and the same: what matters here is what becomes of errors.
 #include <algorithm>
 
+#include "certify_kernels.h"
 #include "fused_rope.h"
 #include "fused_silu_mul.h"
 #include "host/fused_host.h"
@@ -52,6 +53,25 @@ void fetch_first_mismatch(void** arguments) {
   result->actual = compared.actual;
 }
 
+template <class Args>
+void certify_inputs_of(void** arguments) {
+  const auto& a = argument<CertifyArgs<Args>>(arguments, 0);
+  for (int64_t i = 0; i < certify_inputs; ++i) certify_fill(a, i);
+}
+
+template <class Args>
+void certify_outputs_of(void** arguments) {
+  const auto& a = argument<CertifyArgs<Args>>(arguments, 0);
+  const auto first_key = argument<uint64_t>(arguments, 1);
+  Tally& tally = *argument<Tally*>(arguments, 2);
+  for (int64_t i = 0; i < certify_inputs; ++i) {
+    certify_judge(a, i, [&](int which, const Judged& j) {
+      const uint64_t key = first_key + static_cast<uint64_t>(i * certify_outputs(a.call) + which);
+      certify_count(j, a.call.dtype, key, tally);
+    });
+  }
+}
+
 const void* entry_of(Kernel kernel) { return reinterpret_cast<const void*>(kernel); }
 
 cudaError_t launch(Kernel kernel, void** arguments, cudaStream_t stream) {
@@ -80,6 +100,23 @@ cudaError_t launch_compare(const CompareArgs& a, Comparison* result, cudaStream_
   void* arguments[] = {const_cast<CompareArgs*>(&a), &result};
   const cudaError_t error = launch(compare, arguments, stream);
   return error != cudaSuccess ? error : launch(fetch_first_mismatch, arguments, stream);
+}
+
+cudaError_t launch_certify_fill(const CertifyArgs<SiluMulArgs>& a, cudaStream_t stream) {
+  return launch(certify_inputs_of<SiluMulArgs>, a, stream);
+}
+cudaError_t launch_certify_fill(const CertifyArgs<RopeArgs>& a, cudaStream_t stream) {
+  return launch(certify_inputs_of<RopeArgs>, a, stream);
+}
+cudaError_t launch_certify_tally(const CertifyArgs<SiluMulArgs>& a, uint64_t first_key, Tally* tally,
+                                 cudaStream_t stream) {
+  void* arguments[] = {const_cast<CertifyArgs<SiluMulArgs>*>(&a), &first_key, &tally};
+  return launch(certify_outputs_of<SiluMulArgs>, arguments, stream);
+}
+cudaError_t launch_certify_tally(const CertifyArgs<RopeArgs>& a, uint64_t first_key, Tally* tally,
+                                 cudaStream_t stream) {
+  void* arguments[] = {const_cast<CertifyArgs<RopeArgs>*>(&a), &first_key, &tally};
+  return launch(certify_outputs_of<RopeArgs>, arguments, stream);
 }
 
 const void* fused_silu_mul_entry(const SiluMulArgs&, SiluMulVariant) { return entry_of(silu_mul); }
