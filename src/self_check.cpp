@@ -187,7 +187,9 @@ Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitex
     if (status == BITEXACT_STATUS_OK) status = backend.reference(reference, stream);
     if (status != BITEXACT_STATUS_OK) return not_now(status);
     status = backend.load(fused, variant);
-    if (status == BITEXACT_STATUS_OK) status = backend.fused(fused, variant, stream);
+    if (status == BITEXACT_STATUS_NO_KERNEL_IMAGE) return fused_failed(status);
+    if (status != BITEXACT_STATUS_OK) return not_now(status);
+    status = backend.fused(fused, variant, stream);
     if (status != BITEXACT_STATUS_OK) return fused_failed(status);
     status = work.compare(fused, from_start, reference, from_start, whole);
     if (status != BITEXACT_STATUS_OK) return not_now(status);

@@ -504,7 +504,10 @@ TEST(Certify, ErrorsLeaveTheReportAndFreeTheMemory) {
       EXPECT_EQ(certify(context, kernel, first, 2, report), fault.status) << fault.name;
       EXPECT_TRUE(same(report, before)) << fault.name;
       EXPECT_EQ(backend->allocations, backend->releases) << fault.name;
-      EXPECT_EQ(story_of(context, kernel).state, fault.state) << fault.name;
+      // The probe tries its comparison first: a read-back that fails there tells nothing about the kernel.
+      const bool tried = first == 0 && std::string("read-back") == fault.name;
+      EXPECT_EQ(story_of(context, kernel).state, tried ? BITEXACT_STATE_UNDECIDED : fault.state)
+          << fault.name;
     }
   }
   Context context;
