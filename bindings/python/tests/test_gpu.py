@@ -100,7 +100,7 @@ def test_more_than_two_to_the_31_elements() -> None:
     gate = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
     up = torch.randn(rows, columns, device="cuda", dtype=torch.bfloat16)
     site = silu_site()
-    site(gate[:8], up[:8])
+    site(gate, up)
     result = site(gate, up)
     assert fused_calls(site) == 1
     for first in range(0, rows, 4096):

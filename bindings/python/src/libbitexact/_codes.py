@@ -27,6 +27,6 @@ TEXTS = {
     Code.DTYPE: "a dtype, or a mix of dtypes, that no kernel takes",
     Code.LAYOUT: "strides that the kernels cannot express (the last axis must be contiguous)",
     Code.SHAPE: "shapes that the kernels cannot express",
-    Code.NO_CONTEXT: "no context on this device",
+    Code.NO_CONTEXT: "no context on this device (none is made while a graph is captured: call once before)",
     Code.NO_LAYOUT: "the strides of eager's result are not known",
 }
