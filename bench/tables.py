@@ -148,6 +148,8 @@ def models(data: Any) -> list[str]:
             runs.append([model["model"], name, number(run["median_ms"], 3), spread, f"{change:+.1f} %"])
             runs[-1].append(f"`{run['sha256'][:16]}`")
         equal = "equal bytes in every run" if model.get("equal") else "NOT EQUAL"
+        if model.get("eager_repeats") is False:
+            equal += ", but eager differs from itself"
         outcome = f"{equal if base else 'not measured'} {model.get('reason', '')}"
         kinds.append(f"- {model['model']}: {outcome} {model.get('shape')}")
         names = sorted({name for found in model["parts_ms"].values() for name in found})
