@@ -1,6 +1,7 @@
 // The launcher; the arithmetic and the kernel are in fused_rope.cuh.
 #include "common/launch.h"
 #include "fused_rope.cuh"
+#include "variants.h"
 
 namespace bitexact {
 
@@ -39,7 +40,7 @@ cudaError_t launch_vector(const RopeArgs& a, cudaStream_t stream) {
   RopeVectorArgs v = vector_args(a);
   const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in);
   const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
-  const bool few = a.batches * a.tokens < 64;
+  const bool few = a.batches * a.tokens < rope_few_tokens;
   const bool heads_first = v.side[0].in_head > v.side[0].in_token;
   const int64_t threads = few ? 128 : heads_first ? 2 * units : rope_vector_threads;
   const Geometry g = geometry(a, units, v.groups, std::max(threads, units), heads_first ? 256 : 128);
@@ -56,7 +57,7 @@ cudaError_t launch_fused_rope(const RopeArgs& a, RopeVariant variant, cudaStream
   const int64_t pairs = variant == RopeVariant::scalar || a.pairing_in == Pairing::half ? vector : vector / 2;
   const int64_t units = a.rotary_dim / 2 / pairs + tail_units(a, vector), heads = a.heads[0] + a.heads[1];
   // The threads of a token walk over its heads with their table entries in registers; few tokens are spread.
-  const bool spread = a.batches * a.tokens < 512;
+  const bool spread = a.batches * a.tokens < rope_spread_tokens;
   const int64_t threads = spread ? 128 : a.pairing_in == Pairing::half ? rope_max_threads : 96;
   Geometry g = geometry(a, units, heads, threads, threads);
   if (!spread) g.grid.y = 1;

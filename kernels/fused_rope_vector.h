@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "args.h"
+#include "variants.h"
 
 namespace bitexact {
 
@@ -16,7 +17,7 @@ constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in)
 // And of how many heads: entries that are many for the elements they serve are to serve several heads. Measured.
 inline int vector_heads(const RopeArgs& a) {
   const bool wide = size_of(a.dtype) < size_of(a.table_dtype);
-  if (wide && a.heads[0] + a.heads[1] > 64) return 4;
+  if (wide && a.heads[0] + a.heads[1] > rope_many_heads) return 4;
   return wide || a.pairing_in != Pairing::half ? 2 : 1;
 }
 

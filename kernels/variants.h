@@ -14,6 +14,11 @@ inline bool is_multiple(const void* pointer, int64_t bytes) {
 // Vector kernels keep strides in 32 bits, some in bytes.
 inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride <= INT32_MAX / 8; }
 
+// Where launchers change their ways. Measured.
+constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
+constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
+constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
+
 // Do the tensors take vectors of these bytes, and the sizes a grid without loops?
 inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   const int64_t size = size_of(a.dtype);

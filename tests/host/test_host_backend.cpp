@@ -12,7 +12,7 @@ TEST(HostBackend, SiluMulEqualsTheReference) {
   const Context trusting = make_context(BITEXACT_DEVICE_HOST, BITEXACT_POLICY_TRUST);
   const Context verifying = make_context(BITEXACT_DEVICE_HOST);
   uint64_t seed = 0;
-  for (const SiluMulShape& shape : thinned(silu_mul_shapes(false))) {
+  for (const SiluMulShape& shape : joined(silu_mul_shapes(false), silu_mul_threshold_shapes(false))) {
     for (bitexact_context* context : {trusting.get(), verifying.get()}) {
       SiluMulCase c = make_case(shape, ++seed);
       std::vector<uint8_t> expected = c.arena.bytes();
@@ -31,7 +31,7 @@ TEST(HostBackend, RopeEqualsTheReference) {
   const Context verifying = make_context(BITEXACT_DEVICE_HOST);
   uint64_t seed = 0;
   int64_t errors = 0;
-  for (const RopeShape& shape : thinned(rope_shapes())) {
+  for (const RopeShape& shape : joined(rope_shapes(), rope_threshold_shapes())) {
     for (bitexact_context* context : {trusting.get(), verifying.get()}) {
       RopeCase c = make_case(shape, ++seed);
       std::vector<uint8_t> expected = c.arena.bytes();

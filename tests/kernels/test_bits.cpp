@@ -33,7 +33,7 @@ TEST(Bits, RopeEqualsTheReference) {
   const Stream stream;
   uint64_t seed = 0;
   int64_t errors = 0;
-  for (const RopeShape& shape : thinned(rope_shapes())) {
+  for (const RopeShape& shape : joined(rope_shapes(), rope_threshold_shapes())) {
     RopeCase c = make_case(shape, ++seed);
     std::vector<uint8_t> expected = c.arena.bytes();
     bitexact_reference::rope(moved(c.params, c.arena, expected.data()), &errors);
@@ -56,7 +56,7 @@ TEST(Bits, SiluMulEqualsTheReference) {
   const Context trusting = make_context(0, BITEXACT_POLICY_TRUST), verifying = make_context(0);
   const Stream stream;
   uint64_t seed = 0;
-  for (const SiluMulShape& shape : thinned(silu_mul_shapes(false))) {
+  for (const SiluMulShape& shape : joined(silu_mul_shapes(false), silu_mul_threshold_shapes(false))) {
     SiluMulCase c = make_case(shape, ++seed);
     std::vector<uint8_t> expected = c.arena.bytes();
     bitexact_reference::silu_mul(moved(c.params, c.arena, expected.data()));
@@ -74,7 +74,7 @@ TEST(Bits, Float32SiluMulEqualsTheBuiltInReference) {
   const Context referring = make_context(0, BITEXACT_POLICY_REFERENCE);
   const Stream stream;
   uint64_t seed = 0;
-  for (const SiluMulShape& shape : thinned(silu_mul_shapes(true))) {
+  for (const SiluMulShape& shape : joined(silu_mul_shapes(true), silu_mul_threshold_shapes(true))) {
     if (shape.dtype != BITEXACT_DTYPE_FLOAT32 && shape.compute_dtype == 0) continue;
     SiluMulCase c = make_case(shape, ++seed);
     const std::vector<uint8_t> expected = on_device(referring.get(), c, stream);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "arena.h"
+#include "variants.h"
 
 namespace bitexact_test {
 
@@ -198,6 +199,13 @@ std::vector<Shape> thinned(const std::vector<Shape>& shapes) {
   return some;
 }
 
+// Both sets, thinned.
+template <class Shape>
+std::vector<Shape> joined(std::vector<Shape> shapes, const std::vector<Shape>& more) {
+  shapes.insert(shapes.end(), more.begin(), more.end());
+  return thinned(shapes);
+}
+
 inline std::vector<SiluMulShape> silu_mul_shapes(bool with_float32) {
   std::vector<SiluMulShape> shapes;
   const int64_t widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 100, 352, 1234, 3420, 4095, 8192, 8200};
@@ -213,6 +221,64 @@ inline std::vector<SiluMulShape> silu_mul_shapes(bool with_float32) {
         shapes.push_back({dtype, silu, f32 ? BITEXACT_DTYPE_FLOAT32 : 0, 1 + n % 2, rows, cols,
                           n % 5 == 0 ? 8 : n % 3, n % 7 == 0 ? 1 : 0, packed, static_cast<InPlace>(n % 3)});
         shapes.push_back({dtype, silu, 0, 2, rows, cols, 0, 0, false, InPlace::no});
+      }
+    }
+  }
+  return shapes;
+}
+
+// Widths from 1 to 64, and those around what makes the dispatcher change its mind.
+inline std::vector<SiluMulShape> silu_mul_threshold_shapes(bool with_float32) {
+  std::vector<SiluMulShape> shapes;
+  for (int32_t dtype : {BITEXACT_DTYPE_FLOAT32, BITEXACT_DTYPE_FLOAT16, BITEXACT_DTYPE_BFLOAT16}) {
+    if (dtype == BITEXACT_DTYPE_FLOAT32 && !with_float32) continue;
+    for (int64_t cols = 1; cols <= 64; ++cols) {
+      shapes.push_back({dtype, 0, 0, 1, 3, cols, cols % 2 == 0 ? 0 : 8 - cols % 8, 0, false, InPlace::no});
+      shapes.push_back({dtype, 1, 0, 1, 1, cols, 0, cols % 8, true, InPlace::gate});
+    }
+    for (const int64_t near : {-1, 0, 1}) {
+      shapes.push_back({dtype, 0, 0, 1, 1, bitexact::silu_mul_many + near, 0, 0, false, InPlace::no});
+    }
+  }
+  return shapes;
+}
+
+inline std::vector<RopeShape> rope_threshold_shapes() {
+  std::vector<RopeShape> shapes;
+  struct Dims {
+    int64_t batches, tokens, q_heads, k_heads, head_dim, rotary_dim;
+  };
+  std::vector<Dims> dims;
+  for (const int64_t near : {-1, 0, 1}) {
+    dims.push_back({1, bitexact::rope_few_tokens + near, 3, 2, 32, 32});
+    dims.push_back({2, bitexact::rope_spread_tokens / 2 + near, 2, 1, 32, 16});
+    dims.push_back({1, 3, bitexact::rope_many_heads - 5 + near, 5, 48, 32});
+    const int64_t head = bitexact::rope_vector_threads * 8 / 2 + 8 * near;  // in 16 bits, 8 bytes a thread
+    dims.push_back({1, 2, 1, 1, head, head});
+    dims.push_back({1, 2, 2, 1, head, 64});
+  }
+  const int32_t f32 = BITEXACT_DTYPE_FLOAT32;
+  for (int32_t dtype : {BITEXACT_DTYPE_FLOAT32, BITEXACT_DTYPE_FLOAT16, BITEXACT_DTYPE_BFLOAT16}) {
+    for (int32_t table : {0, f32}) {
+      for (int pairing = 0; pairing < 2; ++pairing) {
+        for (const Dims& d : dims) {
+          for (const bool heads_first : {false, true}) {
+            RopeShape s{};
+            s.dtype = dtype;
+            s.table_dtype = table;
+            s.pairing_in = s.pairing_out = pairing;
+            s.batches = d.batches;
+            s.tokens = d.tokens;
+            s.q_heads = d.q_heads;
+            s.k_heads = d.k_heads;
+            s.head_dim = d.head_dim;
+            s.rotary_dim = d.rotary_dim;
+            s.full_table = shapes.size() % 3 != 0;
+            s.element_stride = 1;
+            s.heads_first = heads_first;
+            shapes.push_back(s);
+          }
+        }
       }
     }
   }
