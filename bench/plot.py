@@ -144,9 +144,8 @@ def parts(models: Any, path: Path) -> None:
     if not entries:
         return print(f"no model was profiled: no {path.name}")
     names = sorted({n for m in entries for p in m["parts_ms"].values() for n in p} - {"linear", "attention"})
-    palette = dict(
-        zip(names, ["#d9534f", "#4f8fd6", "#57a55a", "#e39b35", "#7c6fd0", "#3fa7a0", "#b868c0", INK] * 2)
-    )
+    colours = ["#d9534f", "#4f8fd6", "#57a55a", "#e39b35", "#7c6fd0", "#3fa7a0", "#b868c0", INK, "#8c6d4a", "#c2b030"]
+    palette = {name: colours[i % len(colours)] for i, name in enumerate(names)}
     figure, axes = plt.subplots(1, len(entries), figsize=(10, 4.2))
     for axis, model in zip(axes if len(entries) > 1 else [axes], entries):
         for at, found in enumerate(model["parts_ms"].values()):
