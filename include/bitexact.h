@@ -516,7 +516,7 @@ BITEXACT_EXPORT void bitexact_certify_params_init(bitexact_certify_params* param
 BITEXACT_EXPORT void bitexact_certify_report_init(bitexact_certify_report* report) BITEXACT_NOEXCEPT;
 
 /* --------------------------------------------------------------------------- context -- */
-/** Makes a context: loads the kernels, so that no call does later. Cheap after the first on a device; make
+/** Makes a context. Checks load their kernels (TRUST: all here). Cheap after the first on a device; make
  *  one for each model or mount site. @param options Null = all defaults. @param out Out: the context; null
  *  on error. @return environment statuses, INVALID_DEVICE, ENVIRONMENT. Safe while another thread captures.
  *  [any] Since 0.9. */

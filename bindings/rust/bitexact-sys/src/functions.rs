@@ -56,7 +56,7 @@ extern "C" {
     pub fn bitexact_certify_report_init(report: *mut bitexact_certify_report);
 }
 extern "C" {
-    #[doc = " Makes a context: loads the kernels, so that no call does later. Cheap after the first on a device; make"]
+    #[doc = " Makes a context. Checks load their kernels (TRUST: all here). Cheap after the first on a device; make"]
     #[doc = "  one for each model or mount site. @param options Null = all defaults. @param out Out: the context; null"]
     #[doc = "  on error. @return environment statuses, INVALID_DEVICE, ENVIRONMENT. Safe while another thread captures."]
     #[doc = "  [any] Since 0.9."]
