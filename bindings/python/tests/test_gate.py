@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,26 @@ def test_threads_get_eagers_bytes_from_the_start(device: str) -> None:
     assert sum(v["checks"] for v in site.verdicts()) == 2  # probe and live, by one thread
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def test_threads_that_come_first_share_one_context(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, up = random((33, 64), torch.bfloat16, device), random((33, 64), torch.bfloat16, device, 1)
+    made, real = [], capi.Context
+
+    def slow(*arguments: object, **options: object) -> capi.Context:
+        if "log" in options:  # the site's own, not one that only tries crafted tensors
+            made.append(threading.get_ident())
+            time.sleep(0.05)  # so that the others arrive meanwhile
+        return real(*arguments, **options)
+
+    site = silu_site()
+    monkeypatch.setattr(capi, "Context", slow)
+    threads = [threading.Thread(target=site, args=(gate, up)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
 
 
 # -------------------------------------------------------------------------------- policies --

@@ -78,7 +78,7 @@ class Site:
         self._chosen = 0
         self._crafted: dict[Any, bool] = {}
         self._closed: set[Any] = set()  # (device, dtypes) for which no candidate gives eager's bits
-        self._deciding = threading.Lock()
+        self._deciding, self._opening = threading.Lock(), threading.Lock()
         with _registry_lock:
             if name in _sites:
                 raise ValueError(f"there is a site named {name!r} already")
@@ -91,17 +91,18 @@ class Site:
 
     def _open(self, device: int) -> bool:
         """Makes the context of a device; False if there can be none."""
-        if device in self._contexts:
-            return True
         if device >= 0 and torch.cuda.is_current_stream_capturing():
-            return False
-        try:
-            context = capi.Context(device, reference_mode=capi.REFERENCE_CALLER, log=self._log)
-        except capi.Error as error:
-            self._note(f"no context on {'the CPU' if device < 0 else f'cuda:{device}'}: {error}")
-            return False
-        self._contexts[device] = context
-        self._native.set_context(device, context.pointer)
+            return device in self._contexts
+        with self._opening:  # a second context would take the first one's place, and free it under a running call
+            if device in self._contexts:
+                return True
+            try:
+                context = capi.Context(device, reference_mode=capi.REFERENCE_CALLER, log=self._log)
+            except capi.Error as error:
+                self._note(f"no context on {'the CPU' if device < 0 else f'cuda:{device}'}: {error}")
+                return False
+            self._native.set_context(device, context.pointer)
+            self._contexts[device] = context
         return True
 
     def _forget_contexts(self) -> None:
@@ -109,6 +110,7 @@ class Site:
         for device in self._contexts:
             self._native.set_context(device, 0)
         self._contexts = {}
+        self._opening = threading.Lock()  # another thread of the parent may have held it
 
     def reset(self) -> None:
         """Forgets verdicts and counts. Not while another thread uses the site."""
