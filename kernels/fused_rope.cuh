@@ -131,11 +131,10 @@ template <class X, class T, class C, Layout L, bool Fused>
 const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
     if (variant == RopeVariant::vec16_table) {
-      if constexpr (sizeof(X) < sizeof(T)) {
-        if (vector_heads(a) == 4) return rope_vector_entry<X, T, C, L, Fused, 4>(a);
+      if constexpr (heads_of<X, T, L, true> != heads_of<X, T, L, false>) {
+        if (has_many_heads(a)) return rope_vector_entry<X, T, C, L, Fused, heads_of<X, T, L, true>>(a);
       }
-      constexpr int heads = sizeof(X) < sizeof(T) || L != Layout::half ? 2 : 1;
-      return rope_vector_entry<X, T, C, L, Fused, heads>(a);
+      return rope_vector_entry<X, T, C, L, Fused, heads_of<X, T, L, false>>(a);
     }
   }
   return reinterpret_cast<const void*>(fused_rope<X, T, C, L, Fused>);

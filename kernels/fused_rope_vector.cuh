@@ -10,9 +10,12 @@ namespace bitexact {
 
 // ---------------------------------------------------------------------------------- kernel --
 
+template <Layout L>
+constexpr Pairing pairing_of = L == Layout::half ? Pairing::half : Pairing::interleaved;
 template <class X, class T, Layout L>
-constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T),
-                                      L == Layout::half ? Pairing::half : Pairing::interleaved);
+constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T), pairing_of<L>);
+template <class X, class T, Layout L, bool Many>
+constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>, Many);
 
 // Registers are capped, so that enough threads share a multiprocessor to keep its memory pipes full.
 // H: heads a thread.

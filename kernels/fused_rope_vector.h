@@ -2,8 +2,6 @@
 // tokens of a decoding step. Plain C++.
 #pragma once
 
-#include <algorithm>
-
 #include "args.h"
 #include "variants.h"
 
@@ -15,11 +13,12 @@ constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in)
   return static_cast<int>(bytes / size / (pairing_in == Pairing::half ? 1 : 2));
 }
 // And of how many heads: entries that are many for the elements they serve are to serve several heads. Measured.
-inline int vector_heads(const RopeArgs& a) {
-  const bool wide = size_of(a.dtype) < size_of(a.table_dtype);
-  if (wide && a.heads[0] + a.heads[1] > rope_many_heads) return 4;
-  return wide || a.pairing_in != Pairing::half ? 2 : 1;
+constexpr int vector_heads(int64_t size, int64_t table_size, Pairing pairing_in, bool many_heads) {
+  const bool wide = size < table_size;
+  if (wide && many_heads) return 4;
+  return wide || pairing_in != Pairing::half ? 2 : 1;
 }
+inline bool has_many_heads(const RopeArgs& a) { return a.heads[0] + a.heads[1] > rope_many_heads; }
 
 // Strides in bytes, but those of positions.
 struct RopeVectorArgs {
@@ -45,11 +44,12 @@ struct RopeVectorArgs {
 inline RopeVectorArgs vector_args(const RopeArgs& a) {
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
   const auto bytes = [](int64_t stride, int64_t each) { return static_cast<int32_t>(stride * each); };
+  const int32_t each = vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
   RopeVectorArgs v = {};
   for (int s = 0; s < 2; ++s) {
     if (a.heads[s] == 0) continue;
     const Heads &in = a.in[s], &out = a.out[s];
-    const int32_t heads = static_cast<int32_t>(a.heads[s]), each = vector_heads(a);
+    const int32_t heads = static_cast<int32_t>(a.heads[s]);
     v.side[s] = {static_cast<const char*>(in.data),
                  static_cast<char*>(out.data),
                  bytes(in.batch, size),

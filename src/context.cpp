@@ -8,6 +8,7 @@
 #include "host/host_backend.h"
 #include "kernel_table.h"
 #include "params.h"
+#include "variants.h"
 
 namespace bitexact {
 namespace {
@@ -41,7 +42,7 @@ int32_t load_all(Backend& backend) {
     }
     RopeKernel kernel = rope_kernel(k);
     for (const bool full : {false, true}) {
-      for (const int64_t heads : {1, 1000}) {
+      for (const int64_t heads : {int64_t{1}, rope_many_heads + 1}) {
         kernel.args.full_table = full;
         kernel.args.heads[0] = heads;
         BITEXACT_TRY(backend.load(kernel.args, kernel.variant));
