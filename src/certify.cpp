@@ -80,13 +80,6 @@ void* output_of(const RopeArgs& a) { return a.out[0].data; }
 
 // --------------------------------------------------------------------------------------- run --
 
-Finding failed(Outcome outcome, int32_t status) {
-  Finding finding;
-  finding.outcome = outcome;
-  finding.status = status;
-  return finding;
-}
-
 // Takes a later finding into an earlier one: the first mismatch and the first failure stay.
 void merge(Finding& all, const Finding& next) {
   all.compared += next.compared;
@@ -136,23 +129,23 @@ class Run {
   // Enqueues one part. What it finds is known when finish() has waited: until then it counts as equal.
   Finding swept(const Stretch& stretch, int64_t part_of_sweep, int64_t part) {
     int32_t status = memory_ == nullptr ? begin() : BITEXACT_STATUS_OK;
-    if (status != BITEXACT_STATUS_OK) return failed(Outcome::not_now, status);
+    if (status != BITEXACT_STATUS_OK) return not_now(status);
     CertifyArgs<Args> a = located(kernel_, stretch.sweep, part_of_sweep, static_cast<char*>(memory_));
     a.digested = stretch.kind == Stretch::exhaustive || !plan_.exhaustive();
     if (!fits(a.call, variant_)) {
       status = fail(BITEXACT_STATUS_INTERNAL, "a part of the certificate does not fit its kernel");
-      return failed(Outcome::not_now, status);
+      return not_now(status);
     }
     status = backend_.certify_fill(a, stream_);
     // What no kernel writes: an output that it skips must not hold the right bits by chance.
     if (status == BITEXACT_STATUS_OK)
       status = backend_.fill(output_of(a.call), 0xa5, static_cast<size_t>(layout_.out), stream_);
-    if (status != BITEXACT_STATUS_OK) return failed(Outcome::not_now, status);
+    if (status != BITEXACT_STATUS_OK) return not_now(status);
     status = backend_.fused(a.call, variant_, stream_);
-    if (status != BITEXACT_STATUS_OK) return failed(Outcome::fused_failed, status);
+    if (status != BITEXACT_STATUS_OK) return fused_failed(status);
     const int64_t outputs = certify_inputs * certify_outputs(a.call);
     status = backend_.certify_tally(a, static_cast<uint64_t>(part) << 23, tally_, stream_);
-    if (status != BITEXACT_STATUS_OK) return failed(Outcome::not_now, status);
+    if (status != BITEXACT_STATUS_OK) return not_now(status);
     Finding finding;
     finding.outcome = Outcome::equal;
     finding.compared = outputs;
@@ -172,7 +165,7 @@ class Run {
     if (memory_ == nullptr) return;
     const int32_t status = backend_.download(&sum_, tally_, sizeof(sum_), stream_);
     if (status != BITEXACT_STATUS_OK) {  // a fault of what was enqueued shows here
-      swept_.finding = failed(Outcome::fused_failed, status);
+      swept_.finding = fused_failed(status);
       return;
     }
     Finding finding;

@@ -21,6 +21,14 @@ constexpr char certify_capturing_text[] =
     "a stream is capturing, and a certificate runs on the default stream; certify before or after the "
     "capture";
 
+// CAPTURING if the stream is; a check waits for its stream, which a capture forbids.
+int32_t refuse_capture(Backend& backend, bitexact_stream stream, const char* text) {
+  bool is_capturing = false;
+  const int32_t status = backend.is_capturing(stream, is_capturing);
+  if (status != BITEXACT_STATUS_OK) return status;
+  return is_capturing ? answer(BITEXACT_STATUS_CAPTURING, text) : BITEXACT_STATUS_OK;
+}
+
 // A complete certificate that the reference agrees with and PyTorch's digest does not.
 Finding other_digest(const bitexact_certify_report& report) {
   Finding finding;
@@ -282,10 +290,8 @@ int32_t Gate::verify(const Args& call, const Args& expected, bitexact_stream str
   const auto variant = choose_variant(call);
   const int kernel = kernel_of(call, variant);
   Entry& entry = entries_[kernel];
-  bool is_capturing = false;
-  int32_t status = backend_.is_capturing(stream, is_capturing);
-  if (status != BITEXACT_STATUS_OK) return status;
-  if (is_capturing) return answer(BITEXACT_STATUS_CAPTURING, capturing_text);
+  const int32_t capture_status = refuse_capture(backend_, stream, capturing_text);
+  if (capture_status != BITEXACT_STATUS_OK) return capture_status;
 
   const std::lock_guard<std::mutex> lock(check_);
   const int32_t before = entry.state.load(std::memory_order_acquire);
@@ -313,10 +319,8 @@ int32_t Gate::warm_up(int kernel, bitexact_stream stream) {
   if (stream_status != BITEXACT_STATUS_OK) return stream_status;
   const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
-  bool is_capturing = false;
-  const int32_t status = backend_.is_capturing(stream, is_capturing);
-  if (status != BITEXACT_STATUS_OK) return status;
-  if (is_capturing) return answer(BITEXACT_STATUS_CAPTURING, capturing_text);
+  const int32_t capture_status = refuse_capture(backend_, stream, capturing_text);
+  if (capture_status != BITEXACT_STATUS_OK) return capture_status;
   const std::lock_guard<std::mutex> lock(check_);
   if (entries_[kernel].state.load(std::memory_order_acquire) != BITEXACT_STATE_UNDECIDED)
     return BITEXACT_STATUS_OK;
@@ -340,10 +344,8 @@ int32_t Gate::certify(const bitexact_certify_params& params, bitexact_certify_re
   }
   const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
-  bool is_capturing = false;
-  const int32_t status = backend_.is_capturing(nullptr, is_capturing);
-  if (status != BITEXACT_STATUS_OK) return status;
-  if (is_capturing) return answer(BITEXACT_STATUS_CAPTURING, certify_capturing_text);
+  const int32_t capture_status = refuse_capture(backend_, nullptr, certify_capturing_text);
+  if (capture_status != BITEXACT_STATUS_OK) return capture_status;
 
   const std::lock_guard<std::mutex> lock(check_);
   swept = sweep_parts(backend_, kernel, params.first_part, params.part_count, nullptr);

@@ -126,19 +126,6 @@ class Workspace {
 
 constexpr int64_t from_start[2] = {0, 0};
 
-Finding not_now(int32_t status) {
-  Finding finding;
-  finding.status = status;
-  return finding;
-}
-
-Finding fused_failed(int32_t status) {
-  Finding finding;
-  finding.outcome = failure_outcome(status);
-  finding.status = status;
-  return finding;
-}
-
 template <class Args>
 int64_t largest_slice(const Args& call) {
   int64_t bytes = 0;
@@ -157,6 +144,19 @@ RopeArgs uncounted(RopeArgs a) {
 SiluMulArgs uncounted(const SiluMulArgs& a) { return a; }
 
 }  // namespace
+
+Finding not_now(int32_t status) {
+  Finding finding;
+  finding.status = status;
+  return finding;
+}
+
+Finding fused_failed(int32_t status) {
+  Finding finding;
+  finding.outcome = failure_outcome(status);
+  finding.status = status;
+  return finding;
+}
 
 template <class Args, class Variant>
 Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitexact_stream stream) {

@@ -23,6 +23,10 @@ struct Finding {
   Comparison comparison = {0, 0, no_key, 0, 0};
 };
 
+// A finding of a failure: want of memory may pass, so it says nothing about a kernel.
+Finding not_now(int32_t status);
+Finding fused_failed(int32_t status);
+
 // The bit of a comparison's key that says "second output".
 constexpr uint64_t second_output = uint64_t{1} << 62;
 

@@ -6,7 +6,7 @@
 #include "cases.h"
 #include "context.h"
 #include "contexts.h"
-#include "faulty_backend.h"
+#include "faulty_context.h"
 #include "golden.h"
 #include "golden_digests.h"
 #include "host/host_backend.h"
@@ -58,18 +58,9 @@ bitexact_gate_report story_of(const Context& context, int kernel) {
   return story;
 }
 
-FaultyBackend* faulty_context(Context& context, const GateOptions& options = {}) {
-  std::unique_ptr<Backend> host;
-  EXPECT_EQ(open_host_backend(host), BITEXACT_STATUS_OK);
-  auto faulty = std::make_unique<FaultyBackend>(std::move(host));
-  FaultyBackend* const backend = faulty.get();
-  context.reset(new bitexact_context(std::move(faulty), options));
-  return backend;
-}
-
 // A context whose sweeps compute nothing and find what `tally` says.
 FaultyBackend* quick_context(Context& context, const GateOptions& options = {}) {
-  FaultyBackend* const backend = faulty_context(context, options);
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST, options);
   backend->tally = [](Sweep, int64_t, Tally&) {};
   return backend;
 }
@@ -367,7 +358,7 @@ TEST(Certify, KernelsWithAGoldenDigest) {
 
 Context make_mutated(Mutant mutant) {
   Context context;
-  FaultyBackend* const backend = faulty_context(context);
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
   backend->fused_silu_mul = [mutant](const SiluMulArgs& a, bitexact_stream) {
     for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, mutant, i);
     return BITEXACT_STATUS_OK;
@@ -434,7 +425,7 @@ TEST(Certify, SweepsFindWrongArithmetic) {
 // An output that a kernel skips must not hold the right bits by chance, as those of the part before.
 TEST(Certify, OutputsAreFilledBeforeEachPart) {
   Context context;
-  FaultyBackend* const backend = faulty_context(context);
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
   int parts = 0;
   backend->fused_silu_mul = [&](const SiluMulArgs& a, bitexact_stream) {
     const auto* const out = static_cast<const uint16_t*>(a.out.data);
@@ -452,7 +443,7 @@ TEST(Certify, OutputsAreFilledBeforeEachPart) {
 
 TEST(Certify, PayloadsOfNaNAreCountedAndNotHeldDifferent) {
   Context context;
-  FaultyBackend* const backend = faulty_context(context);
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
   backend->fused_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
     for (int64_t i = 0; i < reference::count(a); ++i) {
       reference::silu_mul_at(a, i);
@@ -489,6 +480,13 @@ TEST(Certify, ErrorsLeaveTheReportAndFreeTheMemory) {
          b.fused_rope = [=](const RopeArgs&, bitexact_stream) { return fail(cuda, "planted"); };
        },
        cuda, BITEXACT_STATE_DECLINED},
+      {"no memory at launch",
+       [=](FaultyBackend& b) {
+         b.fused_rope = [=](const RopeArgs&, bitexact_stream) { return fail(memory, "planted"); };
+       },
+       memory, BITEXACT_STATE_UNDECIDED},
+      {"no memory at read-back", [=](FaultyBackend& b) { b.download_status = memory; }, memory,
+       BITEXACT_STATE_UNDECIDED},
       {"capturing", [](FaultyBackend& b) { b.capturing = true; }, BITEXACT_STATUS_CAPTURING,
        BITEXACT_STATE_UNDECIDED},
       {"capture status", [=](FaultyBackend& b) { b.capture_status = cuda; }, cuda, BITEXACT_STATE_UNDECIDED},
