@@ -5,7 +5,7 @@
 #include "certificate/certificate.h"
 #include "context.h"
 #include "contexts.h"
-#include "faulty_backend.h"
+#include "faulty_context.h"
 #include "golden_digests.h"
 #include "host/host_backend.h"
 
@@ -19,12 +19,10 @@ namespace {
 constexpr char certified[] = "<h1>certified: every bit equal</h1>";
 
 Context quick_context(FaultyBackend*& backend) {
-  std::unique_ptr<bitexact::Backend> host;
-  EXPECT_EQ(bitexact::open_host_backend(host), BITEXACT_STATUS_OK);
-  auto faulty = std::make_unique<FaultyBackend>(std::move(host));
-  backend = faulty.get();
+  Context context;
+  backend = make_faulty(context, BITEXACT_DEVICE_HOST);
   backend->tally = [](bitexact::Sweep, int64_t, bitexact::Tally&) {};
-  return Context(new bitexact_context(std::move(faulty), bitexact::GateOptions{}));
+  return context;
 }
 
 const std::function<bool()> never = [] { return false; };

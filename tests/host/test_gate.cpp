@@ -1,7 +1,7 @@
 // The gate as a table: from each state, what each event leads to. No GPU: a host backend whose faults the
 // test decides.
 #include "context.h"
-#include "faulty_backend.h"
+#include "faulty_context.h"
 #include "host/host_backend.h"
 #include "reference/reference.h"
 
@@ -25,11 +25,7 @@ namespace {
 class GateTest : public testing::Test {
  protected:
   void open(int32_t policy, int32_t mode = BITEXACT_REFERENCE_BUILTIN) {
-    std::unique_ptr<Backend> host;
-    ASSERT_EQ(open_host_backend(host), BITEXACT_STATUS_OK);
-    auto faulty = std::make_unique<FaultyBackend>(std::move(host));
-    backend_ = faulty.get();
-    context_.reset(new bitexact_context(std::move(faulty), GateOptions{policy, mode}));
+    backend_ = make_faulty(context_, BITEXACT_DEVICE_HOST, GateOptions{policy, mode});
     ASSERT_EQ(bitexact_context_set_log(
                   context_.get(),
                   [](int32_t level, const char* text, void* user) {

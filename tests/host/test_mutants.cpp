@@ -5,7 +5,7 @@
 #include "confusions.h"
 #include "context.h"
 #include "contexts.h"
-#include "faulty_backend.h"
+#include "faulty_context.h"
 #include "host/host_backend.h"
 #include "mutant_list.h"
 #include "reference/reference.h"
@@ -15,9 +15,8 @@ using namespace bitexact_test;
 namespace {
 
 Context make_mutated(Mutant mutant) {
-  std::unique_ptr<Backend> host;
-  EXPECT_EQ(open_host_backend(host), BITEXACT_STATUS_OK);
-  auto faulty = std::make_unique<FaultyBackend>(std::move(host));
+  Context context;
+  FaultyBackend* const faulty = make_faulty(context, BITEXACT_DEVICE_HOST);
   faulty->fused_silu_mul = [mutant](const SiluMulArgs& a, bitexact_stream) {
     for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, mutant, i);
     return BITEXACT_STATUS_OK;
@@ -26,7 +25,7 @@ Context make_mutated(Mutant mutant) {
     for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, mutant, i);
     return BITEXACT_STATUS_OK;
   };
-  return Context(new bitexact_context(std::move(faulty), GateOptions{}));
+  return context;
 }
 
 TEST(Mutants, WrongSiluMulIsDeclined) {
@@ -57,16 +56,9 @@ TEST(Mutants, WrongRopeIsDeclined) {
                            Kind{b16, 0, f32}, Kind{f32, 0, 0}}) {
     for (int i = static_cast<int>(first_rope_mutant) - 1; i < static_cast<int>(Mutant::count); ++i) {
       const auto mutant = i < static_cast<int>(first_rope_mutant) ? Mutant::none : static_cast<Mutant>(i);
-      RopeShape shape{};
-      shape.dtype = kind.dtype;
+      RopeShape shape = plain_rope_shape(16, 8, 1, 64, kind.dtype);
       shape.table_dtype = kind.table;
       shape.compute_dtype = kind.compute;
-      shape.batches = 1;
-      shape.tokens = 16;
-      shape.q_heads = 8;
-      shape.k_heads = 1;
-      shape.head_dim = shape.rotary_dim = 64;
-      shape.element_stride = 1;
       shape.table_per_head = mutant == Mutant::head_tables_ignored;
       RopeCase c = make_case(shape, 3);
       RopeArgs kernel{};
@@ -90,21 +82,12 @@ TEST(Mutants, WrongRopeIsDeclined) {
 
 // ------------------------------------------------------------------------ another's numerics --
 
-FaultyBackend* make_faulty(Context& context, const GateOptions& options = {}) {
-  std::unique_ptr<Backend> host;
-  EXPECT_EQ(open_host_backend(host), BITEXACT_STATUS_OK);
-  auto faulty = std::make_unique<FaultyBackend>(std::move(host));
-  FaultyBackend* const backend = faulty.get();
-  context.reset(new bitexact_context(std::move(faulty), options));
-  return backend;
-}
-
 int32_t public_dtype(Dtype dtype) { return static_cast<int32_t>(dtype); }
 
 TEST(Mutants, AnotherSiluIsDeclined) {
   for (const auto& confusion : silu_mul_confusions(false)) {
     Context context;
-    FaultyBackend* const backend = make_faulty(context);
+    FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
     backend->fused_silu_mul = [&](SiluMulArgs a, bitexact_stream stream) {
       take_numerics(a, confusion.run);
       return backend->reference(a, stream);
@@ -123,26 +106,19 @@ TEST(Mutants, AnotherSiluIsDeclined) {
 TEST(Mutants, AnotherRopeIsDeclined) {
   for (const auto& confusion : rope_confusions()) {
     Context context;
-    FaultyBackend* const backend = make_faulty(context);
+    FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
     backend->fused_rope = [&](RopeArgs a, bitexact_stream stream) {
       take_numerics(a, confusion.run);
       return backend->reference(a, stream);
     };
     const RopeArgs& named = confusion.named;
-    RopeShape shape{};
-    shape.dtype = public_dtype(named.dtype);
+    RopeShape shape = plain_rope_shape(16, 8, 1, 64, public_dtype(named.dtype));
     shape.table_dtype = public_dtype(named.table_dtype);
     shape.compute_dtype = public_dtype(named.compute_dtype);
     // 16-bit arithmetic is asked for by asking for nothing.
     if (named.compute_dtype == named.dtype) shape.compute_dtype = 0;
     shape.combine = static_cast<int32_t>(named.combine);
     shape.flags = named.sum_from_zero ? BITEXACT_ROPE_SUM_FROM_ZERO : 0;
-    shape.batches = 1;
-    shape.tokens = 16;
-    shape.q_heads = 8;
-    shape.k_heads = 1;
-    shape.head_dim = shape.rotary_dim = 64;
-    shape.element_stride = 1;
     RopeCase c = make_case(shape, 3);
     ASSERT_EQ(bitexact_fused_rope(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK)
         << bitexact_last_error();
@@ -160,7 +136,7 @@ TEST(Mutants, ABlindComparisonIsDeclined) {
     const auto blindness = static_cast<Blindness>(i);
     for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
       Context context;
-      FaultyBackend* const backend = make_faulty(context);
+      FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
       backend->comparison = [=](const CompareArgs& a, Comparison* result, bitexact_stream) {
         blind_compare(a, blindness, result);
         return BITEXACT_STATUS_OK;
@@ -181,7 +157,7 @@ TEST(Mutants, ABlindComparisonIsDeclined) {
 // Scratch memory that still holds the right bits of an earlier check, and a kernel that writes nothing.
 TEST(Mutants, StaleScratchIsNoResult) {
   Context context;
-  FaultyBackend* const backend = make_faulty(context);
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
   backend->reuses_memory = true;
   const SiluMulShape shape = {BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::gate};
   SiluMulCase first = make_case(shape, 3);
@@ -205,7 +181,8 @@ TEST(Mutants, StaleScratchIsNoResult) {
 TEST(Mutants, ASharedFaultShowsInCallerMode) {
   for (const int32_t mode : {BITEXACT_REFERENCE_BUILTIN, BITEXACT_REFERENCE_CALLER}) {
     Context context;
-    FaultyBackend* const backend = make_faulty(context, GateOptions{BITEXACT_POLICY_VERIFY, mode});
+    FaultyBackend* const backend =
+        make_faulty(context, BITEXACT_DEVICE_HOST, GateOptions{BITEXACT_POLICY_VERIFY, mode});
     const auto shared = [](const SiluMulArgs& a, bitexact_stream) {
       for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
       return BITEXACT_STATUS_OK;

@@ -4,7 +4,7 @@
 #include "contexts.h"
 #include "cuda_backend.h"
 #include "device.h"
-#include "faulty_backend.h"
+#include "faulty_context.h"
 #include "golden_digests.h"
 #include "kernel_table.h"
 #include "mutant_kernels.h"
@@ -94,15 +94,6 @@ TEST(CertifyCuda, AWholeCertificateHasPyTorchsDigest) {
   }
 }
 
-FaultyBackend* faulty_context(Context& context) {
-  std::unique_ptr<Backend> cuda;
-  EXPECT_EQ(open_cuda_backend(0, cuda), BITEXACT_STATUS_OK) << bitexact_last_error();
-  auto faulty = std::make_unique<FaultyBackend>(std::move(cuda));
-  FaultyBackend* const backend = faulty.get();
-  context.reset(new bitexact_context(std::move(faulty), GateOptions{}));
-  return backend;
-}
-
 // Past the probe, so that it is the sweep that finds it; and its first mismatch is the host's.
 TEST(CertifyCuda, ASweepFindsAWrongKernel) {
   const int kernel = kernel_named("fused_silu_mul bfloat16 aten vec16");
@@ -112,7 +103,7 @@ TEST(CertifyCuda, ASweepFindsAWrongKernel) {
   begun.parts_total = plan_of(kernel).parts();
   begun.parts_done = part;
   Context context;
-  FaultyBackend* const backend = faulty_context(context);
+  FaultyBackend* const backend = make_faulty(context, 0);
   backend->fused_silu_mul = [](const SiluMulArgs& a, bitexact_stream stream) {
     return launch_mutant(a, Mutant::single_rounding, stream) == cudaSuccess ? BITEXACT_STATUS_OK
                                                                             : BITEXACT_STATUS_CUDA_ERROR;
@@ -132,7 +123,7 @@ TEST(CertifyCuda, ASweepFindsAWrongKernel) {
 
 TEST(CertifyCuda, AKernelThatWritesNothingIsFound) {
   Context context;
-  FaultyBackend* const backend = faulty_context(context);
+  FaultyBackend* const backend = make_faulty(context, 0);
   backend->fused_rope = [](const RopeArgs&, bitexact_stream) { return BITEXACT_STATUS_OK; };
   const int kernel =
       kernel_named("fused_rope float32 table=float32 compute=float32 separate half vec16_table");

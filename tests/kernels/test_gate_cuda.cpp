@@ -12,7 +12,7 @@
 #include "cuda_backend.h"
 #include "cuda_device.h"
 #include "device.h"
-#include "faulty_backend.h"
+#include "faulty_context.h"
 #include "mutant_kernels.h"
 #include "mutant_list.h"
 #include "reference/reference.h"
@@ -40,15 +40,6 @@ struct OnDevice {
   bitexact_silu_mul_params params;
   std::vector<uint8_t> expected;
 };
-
-FaultyBackend* faulty_context(Context& context, const GateOptions& options = {}) {
-  std::unique_ptr<Backend> cuda;
-  EXPECT_EQ(open_cuda_backend(0, cuda), BITEXACT_STATUS_OK) << bitexact_last_error();
-  auto faulty = std::make_unique<FaultyBackend>(std::move(cuda));
-  FaultyBackend* const backend = faulty.get();
-  context.reset(new bitexact_context(std::move(faulty), options));
-  return backend;
-}
 
 int32_t as_status(cudaError_t error) {
   return error == cudaSuccess ? BITEXACT_STATUS_OK : cuda_failure(error, "launching a mutant");
@@ -147,7 +138,7 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
     const auto mutant = static_cast<Mutant>(i);
     const bool rope = mutant >= first_rope_mutant;
     Context context;
-    FaultyBackend* const backend = faulty_context(context);
+    FaultyBackend* const backend = make_faulty(context, 0);
     backend->fused_silu_mul = [=](const SiluMulArgs& a, bitexact_stream s) {
       return as_status(launch_mutant(a, mutant, s));
     };
@@ -170,14 +161,7 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
       ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &call.params, stream), BITEXACT_STATUS_OK);
       EXPECT_TRUE(call.right() || kernel.dtype == Dtype::float32) << name_of(mutant);
     } else {
-      RopeShape shape{};
-      shape.dtype = BITEXACT_DTYPE_BFLOAT16;
-      shape.batches = 1;
-      shape.tokens = 16;
-      shape.q_heads = 8;
-      shape.k_heads = 1;
-      shape.head_dim = shape.rotary_dim = 64;
-      shape.element_stride = 1;
+      RopeShape shape = plain_rope_shape(16, 8, 1, 64);
       shape.table_per_head = mutant == Mutant::head_tables_ignored;
       RopeCase c = make_case(shape, 3);
       RopeArgs kernel{};
@@ -203,7 +187,7 @@ void expect_told_apart(const char* what, const std::vector<Confusion<Args>>& con
   bitexact_gate_report closest = BITEXACT_GATE_REPORT_INIT;
   for (const auto& confusion : confusions) {
     Context context;
-    FaultyBackend* const backend = faulty_context(context);
+    FaultyBackend* const backend = make_faulty(context, 0);
     const auto wrong = [&, backend](Args a, bitexact_stream s) {
       take_numerics(a, confusion.run);
       return backend->reference(a, s);
@@ -259,7 +243,7 @@ TEST(GateCuda, ABlindComparisonIsDeclined) {
   for (int i = 0; i < static_cast<int>(Blindness::count); ++i) {
     const auto blindness = static_cast<Blindness>(i);
     Context context;
-    FaultyBackend* const backend = faulty_context(context);
+    FaultyBackend* const backend = make_faulty(context, 0);
     backend->comparison = [=](const CompareArgs& a, Comparison* result, bitexact_stream s) {
       return as_status(launch_blind_compare(a, blindness, result, s));
     };
@@ -276,7 +260,7 @@ TEST(GateCuda, ABlindComparisonIsDeclined) {
 
 TEST(GateCuda, ALaunchThatCudaRefusesIsADecline) {
   Context context;
-  FaultyBackend* const backend = faulty_context(context);
+  FaultyBackend* const backend = make_faulty(context, 0);
   backend->fused_silu_mul = [](const SiluMulArgs&, bitexact_stream s) {
     return as_status(launch_impossible(s));
   };

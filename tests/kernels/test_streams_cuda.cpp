@@ -17,18 +17,6 @@ using namespace bitexact_test;
 
 namespace {
 
-RopeShape rope_shape() {
-  RopeShape s{};
-  s.dtype = BITEXACT_DTYPE_BFLOAT16;
-  s.batches = 1;
-  s.tokens = 16;
-  s.q_heads = 8;
-  s.k_heads = 2;
-  s.head_dim = s.rotary_dim = 64;
-  s.element_stride = 1;
-  return s;
-}
-
 void expect(const bitexact_silu_mul_params& p) { bitexact_reference::silu_mul(p); }
 void expect(const bitexact_rope_params& p) { bitexact_reference::rope(p, nullptr); }
 int32_t run(bitexact_context* context, const bitexact_silu_mul_params& p, bitexact_stream stream) {
@@ -98,7 +86,8 @@ std::vector<SiluMulCase> silu_sets(int count) {
 }
 std::vector<RopeCase> rope_sets(int count) {
   std::vector<RopeCase> sets;
-  for (int i = 0; i < count; ++i) sets.push_back(make_case(rope_shape(), static_cast<uint64_t>(i)));
+  for (int i = 0; i < count; ++i)
+    sets.push_back(make_case(plain_rope_shape(16, 8, 2, 64), static_cast<uint64_t>(i)));
   return sets;
 }
 

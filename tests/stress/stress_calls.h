@@ -127,14 +127,7 @@ class StressCalls {
 
  private:
   static RopeShape rope_shape() {
-    RopeShape s{};
-    s.dtype = BITEXACT_DTYPE_BFLOAT16;
-    s.batches = 1;
-    s.tokens = 20;
-    s.q_heads = 2;
-    s.k_heads = 1;
-    s.head_dim = s.rotary_dim = 16;
-    s.element_stride = 1;
+    RopeShape s = plain_rope_shape(20, 2, 1, 16);
     s.positions_dtype = BITEXACT_DTYPE_INT32;
     return s;
   }

@@ -74,6 +74,20 @@ struct RopeShape {
   int64_t gap, skew;
 };
 
+// Half pairing, half tables, dense (B, S, H, D), every element rotated; the rest is the test's.
+inline RopeShape plain_rope_shape(int64_t tokens, int64_t q_heads, int64_t k_heads, int64_t head_dim,
+                                  int32_t dtype = BITEXACT_DTYPE_BFLOAT16) {
+  RopeShape s{};
+  s.dtype = dtype;
+  s.batches = 1;
+  s.tokens = tokens;
+  s.q_heads = q_heads;
+  s.k_heads = k_heads;
+  s.head_dim = s.rotary_dim = head_dim;
+  s.element_stride = 1;
+  return s;
+}
+
 struct RopeCase {
   Arena arena;
   bitexact_rope_params params;
