@@ -16,7 +16,6 @@ from ._site import (
     Site,
     device_of,
     is_traced,
-    logger,
     no_match,
     refuse_output,
     same,
@@ -195,14 +194,7 @@ class RopeSite(Site):
             self._eager_because(DECIDING)
         with torch.no_grad():
             result = self.reference(q, k, cos, sin, positions) if eager is None else eager
-            if self._deciding.acquire(blocking=False):  # the first of several threads decides
-                try:
-                    self._verify(call, result)
-                except Exception as error:  # a defect of the fast path must not become the caller's
-                    self._note(f"the check raised {type(error).__name__}: {error}")
-                    logger.warning("%s: the check raised %r; running eager", self.name, error)
-                finally:
-                    self._deciding.release()
+            self._let_first_decide(lambda: self._verify(call, result))
         return self._deliver(result, k, q_out, k_out)
 
     def _verify(self, call: Sequence[Any], result: Any) -> None:
@@ -222,15 +214,8 @@ class RopeSite(Site):
         def holds(spec: Any) -> bool:
             return self._trial(device, lambda native: check(native, spec))
 
-        def holds_once(index: int) -> bool:
-            shapes = tuple(q.shape[-1:]), cos.shape[-1], k is None, sin is None
-            key = (index, q.dtype, cos.dtype, device, shapes)
-            if key not in self._crafted:
-                self._crafted[key] = holds(self.candidates[index][1])
-            return self._crafted[key]
-
-        order = sorted(range(len(self.candidates)), key=lambda i: i != self._chosen)
-        index = next((i for i in order if holds_once(i)), None)
+        shapes = tuple(q.shape[-1:]), cos.shape[-1], k is None, sin is None
+        index = self._first_that_holds((q.dtype, cos.dtype, device, shapes), holds)
         outputs = (
             q_result if q_out is None else q_out,
             k_result if k_out is None else k_out,

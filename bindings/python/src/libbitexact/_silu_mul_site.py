@@ -15,7 +15,6 @@ from ._site import (
     Site,
     device_of,
     is_traced,
-    logger,
     no_match,
     refuse_output,
     same,
@@ -136,14 +135,7 @@ class SiluMulSite(Site):
             self._eager_because(DECIDING)
         with torch.no_grad():
             result = self.reference(gate, up) if eager is None else eager
-            if self._deciding.acquire(blocking=False):  # the first of several threads decides
-                try:
-                    self._verify(gate, up, result if out is None else out, result)
-                except Exception as error:  # a defect of the fast path must not become the caller's
-                    self._note(f"the check raised {type(error).__name__}: {error}")
-                    logger.warning("%s: the check raised %r; running eager", self.name, error)
-                finally:
-                    self._deciding.release()
+            self._let_first_decide(lambda: self._verify(gate, up, result if out is None else out, result))
         return result if out is None else out.copy_(result)
 
     def _verify(self, gate: Tensor, up: Tensor, out: Tensor, result: Tensor) -> None:
@@ -162,8 +154,7 @@ class SiluMulSite(Site):
                 ),
             )
 
-        order = sorted(range(len(self.candidates)), key=lambda i: i != self._chosen)
-        index = next((i for i in order if self._holds((i, gate.dtype, device), holds)), None)
+        index = self._first_that_holds((gate.dtype, device), holds)
         if index is None:
             # The gate of the first candidate tells the story: both bit patterns and where.
             f = self.candidates[0][1]
@@ -177,8 +168,3 @@ class SiluMulSite(Site):
         self._chosen = index
         if status != capi.STATUS_OK:
             self._note(f"could not be checked: {self._explain_status(status)}")
-
-    def _holds(self, key: Any, holds: Callable[[Any], bool]) -> bool:
-        if key not in self._crafted:
-            self._crafted[key] = holds(self.candidates[key[0]][1])
-        return self._crafted[key]

@@ -128,6 +128,29 @@ class Site:
         name = os.environ.get("BITEXACT_GATE") or "verify"
         return capi.POLICY_NAMES.index(name) if name in capi.POLICY_NAMES else capi.POLICY_VERIFY
 
+    # -------------------------------------------------------------------------- decision --
+
+    def _let_first_decide(self, verify: Callable[[], None]) -> None:
+        """Runs the check unless another thread does."""
+        if not self._deciding.acquire(blocking=False):
+            return
+        try:
+            verify()
+        except Exception as error:  # a defect of the fast path must not become the caller's
+            self._note(f"the check raised {type(error).__name__}: {error}")
+            logger.warning("%s: the check raised %r; running eager", self.name, error)
+        finally:
+            self._deciding.release()
+
+    def _first_that_holds(self, key: Any, holds: Callable[[Any], bool]) -> Optional[int]:
+        """The candidate, beginning with the chosen one, that holds on crafted tensors; each is tried once."""
+        for index in sorted(range(len(self.candidates)), key=lambda i: i != self._chosen):
+            if (index, key) not in self._crafted:
+                self._crafted[index, key] = holds(self.candidates[index][1])
+            if self._crafted[index, key]:
+                return index
+        return None
+
     # ----------------------------------------------------------------------------- story --
 
     def _note(self, text: str) -> None:
