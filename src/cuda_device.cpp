@@ -102,7 +102,8 @@ int32_t examine(int32_t ordinal, CudaDevice& device) {
   BITEXACT_CUDA(cudaDriverGetVersion(&device.driver_version), "reading the driver version");
   const int32_t status = find_driver(device.driver);
   if (status != BITEXACT_STATUS_OK) return status;
-  const KeepContext keep(device.driver);
+  const KeepContext keep(device.driver);  // before what follows: each call of it may make a context current
+  const RelaxedCapture relaxed;
   BITEXACT_CUDA(cudaSetDevice(ordinal), "opening the device");
   BITEXACT_CUDA(cudaFree(nullptr), "opening the device");
   if (device.driver.ctx_get_current(&device.primary) != CUDA_SUCCESS || device.primary == nullptr)
@@ -153,7 +154,6 @@ int32_t find_cuda_device(int32_t ordinal, const CudaDevice*& device) {
   auto found = devices->find(ordinal);
   if (found == devices->end()) {
     CudaDevice fresh = {};
-    const RelaxedCapture relaxed;
     const int32_t status = examine(ordinal, fresh);
     if (status != BITEXACT_STATUS_OK) return status;
     found = devices->emplace(ordinal, fresh).first;

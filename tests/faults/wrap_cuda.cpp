@@ -130,16 +130,23 @@ cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char* symbol, void** f
 }  // extern "C"
 
 inject::ThreadState inject::thread_state() {
-  ThreadState state = {nullptr, 0};
-  if (real_cuCtxGetCurrent.load() != nullptr) {
-    CUcontext context = nullptr;
-    real_cuCtxGetCurrent.load()(&context);
-    state.context = context;
+  static CUresult (*get_current)(CUcontext*) = nullptr;
+  static CUresult (*set_current)(CUcontext) = nullptr;
+  if (set_current == nullptr) {
+    cudaDriverEntryPointQueryResult found;
+    const auto find = [&](const char* symbol, void* function) {
+      REAL(cudaGetDriverEntryPointByVersion)
+      (symbol, static_cast<void**>(function), 12000, cudaEnableDefault, &found);
+    };
+    find("cuCtxGetCurrent", &get_current);
+    find("cuCtxSetCurrent", &set_current);
   }
+  CUcontext context = nullptr;
+  get_current(&context);
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal, own;
   REAL(cudaThreadExchangeStreamCaptureMode)(&mode);
   own = mode;
   REAL(cudaThreadExchangeStreamCaptureMode)(&own);
-  state.capture_mode = mode;
-  return state;
+  set_current(context);  // which asking for the mode may have changed
+  return {context, mode};
 }
