@@ -64,7 +64,7 @@ class Record:
 
     def fail(self, what: str, output: str) -> None:
         self.failed.append(what)
-        print(f"FAILED: {what}\n" + "\n".join(output.splitlines()[-60:]), flush=True)
+        print(f"FAILED: {what}\n" + "\n".join(output.splitlines()[-200:]), flush=True)
 
     def tests(self, seconds: int) -> None:
         report, start = self.out / "python_gpu_tests.xml", time.monotonic()
