@@ -56,7 +56,7 @@ enum class Pairing : int32_t { half = 0, interleaved = 1 };
 
 // How a thread reads a head: one pair at a time, or 16 bytes at a time; and, in the fast form, its table
 // entries as vectors too.
-enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2 };
+enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2, vec8_table = 3 };
 constexpr int rope_max_threads = 256, rope_vector_threads = 512;  // of a block; in the fast form
 
 struct Heads {  // element (b, t, h, d) at data + b * batch + t * token + h * head + d, in elements

@@ -1,4 +1,6 @@
 // The launcher; the arithmetic and the kernel are in fused_rope.cuh.
+#include <utility>
+
 #include "common/launch.h"
 #include "fused_rope.cuh"
 #include "variants.h"
@@ -34,25 +36,44 @@ int64_t tail_units(const RopeArgs& a, int64_t elements) {
   return copies ? ceil_div(a.head_dim - a.rotary_dim, elements) : 0;
 }
 
-// A block does whole tokens, so that their table entries are fetched once, but two heads of several tokens where
-// those lie side by side; and less where tokens are too few to keep the device busy. Measured.
-cudaError_t launch_vector(const RopeArgs& a, cudaStream_t stream) {
-  RopeVectorArgs v = vector_args(a);
-  const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in);
+// Does a token's q follow the q of the token before it without a gap, and k likewise?
+bool is_dense(const RopeArgs& a) {
+  auto dense = [&](const Heads& x, int64_t heads) {
+    return heads == 0 || (x.head == a.head_dim && x.token == heads * x.head);
+  };
+  return dense(a.in[0], a.heads[0]) && dense(a.in[1], a.heads[1]) && dense(a.out[0], a.heads[0]) &&
+         dense(a.out[1], a.heads[1]);
+}
+
+// A block does whole tokens, so that their table entries are fetched once; or q or k of them, where both run on
+// without gaps and the tables stay in the cache; or two heads of several tokens, where those lie side by side; or
+// some heads of one, where they are too many; and less where tokens are too few to keep the device busy. Measured.
+cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
+  RopeVectorArgs v = vector_args(a, variant);
+  const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
   const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
   const bool few = a.batches * a.tokens < rope_few_tokens;
   const bool heads_first = v.side[0].in_head > v.side[0].in_token;
-  const int64_t threads = few ? 128 : heads_first ? 2 * units : rope_vector_threads;
-  const Geometry g = geometry(a, units, v.groups, std::max(threads, units), heads_first ? 256 : 128);
+  const int64_t q_threads = units * v.side[0].groups;
+  const bool apart = v.side[0].groups == v.side[1].groups && v.keep_tables && is_dense(a);
+  const int64_t threads = few                                         ? 128
+                          : heads_first                               ? 2 * units
+                          : apart && q_threads <= rope_vector_threads ? q_threads
+                          : units * v.groups <= rope_vector_threads   ? rope_vector_threads
+                                                                      : rope_vector_threads / 2;
+  Geometry g = geometry(a, units, v.groups, std::max(threads, units), heads_first ? 256 : 128);
+  v.heads_on_x = !heads_first && !apart && g.grid.x <= 65535;
+  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
   void* arguments[] = {&v};
-  return cudaLaunchKernel(fused_rope_entry(a, RopeVariant::vec16_table), g.grid, g.block, arguments, 0,
-                          stream);
+  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
 }
 
 }  // namespace
 
 cudaError_t launch_fused_rope(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
-  if (variant == RopeVariant::vec16_table) return launch_vector(a, stream);
+  if (variant == RopeVariant::vec16_table || variant == RopeVariant::vec8_table) {
+    return launch_vector(a, variant, stream);
+  }
   const int64_t vector = variant == RopeVariant::scalar ? 1 : 16 / size_of(a.dtype);
   const int64_t pairs = variant == RopeVariant::scalar || a.pairing_in == Pairing::half ? vector : vector / 2;
   const int64_t units = a.rotary_dim / 2 / pairs + tail_units(a, vector), heads = a.heads[0] + a.heads[1];

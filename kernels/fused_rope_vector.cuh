@@ -12,20 +12,22 @@ namespace bitexact {
 
 template <Layout L>
 constexpr Pairing pairing_of = L == Layout::half ? Pairing::half : Pairing::interleaved;
-template <class X, class T, Layout L>
-constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T), pairing_of<L>);
+template <class X, class T, Layout L, RopeVariant V>
+constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T), pairing_of<L>, V);
 template <class X, class T, Layout L, bool Many>
 constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>, Many);
 
 // Registers are capped, so that enough threads share a multiprocessor to keep its memory pipes full.
-// H: heads a thread.
-template <class X, class T, class C, Layout L, bool Full, bool Fused, int H>
+// P: pairs a thread takes of a head, H: heads a thread.
+template <class X, class T, class C, Layout L, bool Full, bool Fused, int P, int H>
 __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
   using A = Arithmetic<C>;
-  constexpr int P = pairs_of<X, T, L>, M = P / A::lanes;
+  constexpr int M = P / A::lanes;
   using E = Entries<T, L, Full, P>;
-  const int unit = threadIdx.x, t = blockIdx.x * blockDim.z + threadIdx.z, b = blockIdx.z;
-  int h = blockIdx.y * blockDim.y + threadIdx.y;
+  const unsigned token_block = a.heads_on_x ? blockIdx.y : blockIdx.x,
+                 head_block = a.heads_on_x ? blockIdx.x : blockIdx.y;
+  const int unit = threadIdx.x, t = token_block * blockDim.z + threadIdx.z, b = blockIdx.z;
+  int h = head_block * blockDim.y + threadIdx.y;
   if (h >= a.groups || t >= a.tokens) return;
 
   int row = t;
@@ -49,17 +51,27 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   const int heads = side.heads, groups = side.groups;
   auto input = [&](int i) { return in + int64_t{i * groups} * side.in_head; };
   auto output = [&](int i) { return reinterpret_cast<X*>(out + int64_t{i * groups} * side.out_head); };
-  // A unit is 2 P elements: two vectors of members, or one of pairs; beyond the rotated ones, 2 P of the tail.
-  constexpr int unit_elements = 2 * P, size = static_cast<int>(sizeof(X));
+  // A unit is 2 P elements: two vectors of members, `second` elements apart, or one of pairs; beyond the rotated
+  // ones the same of the tail, so that side by side threads read and write side by side.
+  constexpr int size = static_cast<int>(sizeof(X)), step = L == Layout::half ? P : 2 * P;
   const bool tail = unit >= a.rotary_units;
-  const int first = unit * (L == Layout::half && !tail ? P : unit_elements), second = tail ? P : a.half;
+  const int first = unit * step + (L == Layout::half && tail ? a.rotary_units * P : 0);
+  const int second = L != Layout::half ? 0 : tail ? (blockDim.x - a.rotary_units) * P : a.half;
 
-  if (tail ? (unit + 1) * unit_elements <= a.head_dim : !outside) {
+  if (tail ? first + second + step <= a.head_dim : !outside) {
     Piece<X, L, P> piece[H];
 #pragma unroll
     for (int i = 0; i < H; ++i) {
       if (i == 0 || h + i * groups < heads) piece[i].load(input(i) + first * size, second * size);
     }
+    // The tail's threads too, so that the others of their warp need not wait for them.
+    const int entry = tail ? 0 : unit * E::bytes;
+    const uint64_t policy = table_policy(a.keep_tables != 0);
+    E cos_entries, sin_entries;
+    cos_entries.load(a.cos.data + (int64_t{b} * a.cos.batch + int64_t{row} * a.cos.token + entry),
+                     a.table_half_bytes, policy);
+    sin_entries.load(a.sin.data + (int64_t{b} * a.sin.batch + int64_t{row} * a.sin.token + entry),
+                     a.table_half_bytes, policy);
     if (tail) {
 #pragma unroll
       for (int i = 0; i < H; ++i) {
@@ -68,12 +80,6 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
       }
       return;
     }
-    const uint64_t policy = keep_policy();
-    E cos_entries, sin_entries;
-    cos_entries.load(a.cos.data + (int64_t{b} * a.cos.batch + int64_t{row} * a.cos.token + unit * E::bytes),
-                     a.table_half_bytes, policy);
-    sin_entries.load(a.sin.data + (int64_t{b} * a.sin.batch + int64_t{row} * a.sin.token + unit * E::bytes),
-                     a.table_half_bytes, policy);
     Members<C, M> cos, sin;
     cos_entries.template unpack_to<C, M>(cos);
     sin_entries.template unpack_to<C, M>(sin);
@@ -96,7 +102,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     return;
   }
 
-  // A row that no table has, or the rest of a tail that no whole unit covers.
+  // A row that no table has, or the rest of a tail that no whole vectors cover.
   Members<C, M> o;
 #pragma unroll
   for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();
@@ -106,7 +112,10 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
       store_members<L, C, M>(o, output(i), unit * P, a.half);
     } else {
       const X* const from = reinterpret_cast<const X*>(input(i));
-      for (int d = first; d < a.head_dim; ++d) output(i)[d] = from[d];
+      for (int d = first; d < first + step && d < a.head_dim; ++d) output(i)[d] = from[d];
+      for (int d = first + second; second > 0 && d < first + second + step && d < a.head_dim; ++d) {
+        output(i)[d] = from[d];
+      }
     }
   }
 }

@@ -7,9 +7,9 @@
 
 namespace bitexact {
 
-// How many pairs a thread takes of a head: such that its entries of one table fill a 16-byte access. Measured.
-constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in) {
-  const int64_t bytes = pairing_in == Pairing::half && size < table_size ? 8 : 16;
+// How many pairs a thread takes of a head: as many as its accesses hold members of one kind, or whole pairs.
+constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in, RopeVariant variant) {
+  const int64_t bytes = vector_bytes(size, table_size, pairing_in, variant);
   return static_cast<int>(bytes / size / (pairing_in == Pairing::half ? 1 : 2));
 }
 // And of how many heads: entries that are many for the elements they serve are to serve several heads. Measured.
@@ -19,6 +19,13 @@ constexpr int vector_heads(int64_t size, int64_t table_size, Pairing pairing_in,
   return wide || pairing_in != Pairing::half ? 2 : 1;
 }
 inline bool has_many_heads(const RopeArgs& a) { return a.heads[0] + a.heads[1] > rope_many_heads; }
+
+// Of both tables, what a call reads at most.
+inline int64_t table_bytes(const RopeArgs& a) {
+  const int64_t width = a.full_table ? a.rotary_dim : a.rotary_dim / 2;
+  const int64_t rows = a.cos.batch == 0 ? a.tokens : a.batches * a.tokens;
+  return 2 * rows * width * size_of(a.table_dtype);
+}
 
 // Strides in bytes, but those of positions.
 struct RopeVectorArgs {
@@ -37,11 +44,12 @@ struct RopeVectorArgs {
   unsigned long long* position_errors;
   int32_t positions_batch, positions_token, positions_wide;
   int32_t tokens, groups, head_dim, rotary_units, half, table_half_bytes;
-  int32_t inverse;
+  int32_t inverse, keep_tables;
+  int32_t heads_on_x;  // blocks run through the heads of a token before they come to the next
   Combine combine;
 };
 
-inline RopeVectorArgs vector_args(const RopeArgs& a) {
+inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
   const auto bytes = [](int64_t stride, int64_t each) { return static_cast<int32_t>(stride * each); };
   const int32_t each = vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
@@ -75,9 +83,10 @@ inline RopeVectorArgs vector_args(const RopeArgs& a) {
   v.tokens = static_cast<int32_t>(a.tokens);
   v.head_dim = static_cast<int32_t>(a.head_dim);
   v.half = static_cast<int32_t>(a.rotary_dim / 2);
-  v.rotary_units = v.half / vector_pairs(size, table_size, a.pairing_in);
+  v.rotary_units = v.half / vector_pairs(size, table_size, a.pairing_in, variant);
   v.table_half_bytes = bytes(a.rotary_dim / 2, table_size);
   v.inverse = a.inverse;
+  v.keep_tables = table_bytes(a) <= rope_kept_bytes;
   v.combine = a.combine;
   return v;
 }

@@ -144,8 +144,10 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __gri
   for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i]);
 }
 
-// One element a thread, any size.
-template <class X, Form F>
+constexpr int scalar_elements = 4;  // a thread, so that their loads wait together
+
+// N single elements a thread, any size.
+template <class X, Form F, int N>
 __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __grid_constant__ SiluMulArgs a) {
   for (int64_t b = blockIdx.z; b < a.batches; b += gridDim.z) {
     for (int64_t r = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < a.rows;
@@ -153,9 +155,17 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __gri
       const X* const gate = static_cast<const X*>(a.gate.data) + b * a.gate.batch + r * a.gate.row;
       const X* const up = static_cast<const X*>(a.up.data) + b * a.up.batch + r * a.up.row;
       X* const out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row;
-      for (int64_t c = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; c < a.cols;
-           c += int64_t{gridDim.x} * blockDim.x) {
-        out[c] = silu_mul<X, F>(gate[c], up[c]);
+      for (int64_t c = int64_t{blockIdx.x} * (blockDim.x * N) + threadIdx.x; c < a.cols;
+           c += int64_t{gridDim.x} * (blockDim.x * N)) {
+        X g[N], u[N];
+        auto each = [&](auto work) {
+#pragma unroll
+          for (int i = 0; i < N; ++i) {
+            if (c + i * blockDim.x < a.cols) work(i, c + i * blockDim.x);
+          }
+        };
+        each([&](int i, int64_t at) { g[i] = gate[at], u[i] = up[at]; });
+        each([&](int i, int64_t at) { out[at] = silu_mul<X, F>(g[i], u[i]); });
       }
     }
   }
@@ -172,7 +182,7 @@ Entry entry(SiluMulVariant variant) {
       return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 16 / static_cast<int>(sizeof(X))>);
     case SiluMulVariant::vec8:
       return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 8 / static_cast<int>(sizeof(X))>);
-    default: return reinterpret_cast<Entry>(fused_silu_mul_scalar<X, F>);
+    default: return reinterpret_cast<Entry>(fused_silu_mul_scalar<X, F, scalar_elements>);
   }
 }
 
@@ -198,7 +208,7 @@ int64_t elements_a_thread(const SiluMulArgs& a, SiluMulVariant variant) {
   switch (variant) {
     case SiluMulVariant::vec16: return 16 / size_of(a.dtype);
     case SiluMulVariant::vec8: return 8 / size_of(a.dtype);
-    default: return 1;
+    default: return scalar_elements;
   }
 }
 

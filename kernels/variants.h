@@ -18,6 +18,8 @@ inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride 
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
 constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
+constexpr int64_t rope_kept_bytes = int64_t{8}
+                                    << 20;  // of cos and sin; above: the cache is not asked to keep them
 
 // Do the tensors take vectors of these bytes, and the sizes a grid without loops?
 inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
@@ -47,9 +49,16 @@ inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
   return SiluMulVariant::scalar;
 }
 
-// Do the tensors take 16-byte vectors? A thread holds one vector of each half, or one vector of whole pairs.
-inline bool vectors_fit(const RopeArgs& a) {
-  const int64_t size = size_of(a.dtype), bytes = 16;
+// Bytes of a thread's accesses to heads: such that its entries of one table fill 16 bytes; vec8_table serves what
+// is aligned to no more than 8. Measured.
+constexpr int64_t vector_bytes(int64_t size, int64_t table_size, Pairing pairing_in, RopeVariant variant) {
+  const bool wide = variant == RopeVariant::vec16_table && size < table_size && pairing_in == Pairing::half;
+  return wide || variant == RopeVariant::vec8_table ? 8 : 16;
+}
+
+// Do the tensors take vectors of these bytes? A thread holds one vector of each half, or one of whole pairs.
+inline bool vectors_fit(const RopeArgs& a, int64_t bytes) {
+  const int64_t size = size_of(a.dtype);
   const bool halves = a.pairing_in == Pairing::half;
   if ((halves ? a.rotary_dim / 2 : a.rotary_dim) * size % bytes != 0) return false;
   if (halves && a.pairing_out != Pairing::half) return false;
@@ -65,9 +74,9 @@ inline bool vectors_fit(const RopeArgs& a) {
   return true;
 }
 
-// Do the tables take vectors, and the sizes the fast form's 32-bit numbers and its grid?
-inline bool table_vectors_fit(const RopeArgs& a) {
-  const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype), bytes = 16;
+// Do the tables take such vectors, and the sizes the fast form's 32-bit numbers and its grid?
+inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
+  const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
   if (a.compute_dtype == Dtype::float64 || a.sum_from_zero) return false;
   const int64_t vectors = (a.head_dim * size + 7) / 8;  // a thread takes 8 bytes or more
   if (a.rotary_dim == 0 || vectors > rope_vector_threads) return false;
@@ -92,11 +101,18 @@ inline bool table_vectors_fit(const RopeArgs& a) {
 
 inline bool fits(const RopeArgs& a, RopeVariant variant) {
   if (variant == RopeVariant::scalar) return true;
-  return vectors_fit(a) && (variant == RopeVariant::vec16 || table_vectors_fit(a));
+  const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
+  if (!vectors_fit(a, vector_bytes(size, table_size, a.pairing_in, variant))) return false;
+  if (variant == RopeVariant::vec16) return true;
+  if (variant == RopeVariant::vec16_table) return table_vectors_fit(a, 16);
+  return size == 2 && table_size == 2 && a.pairing_in == Pairing::half && table_vectors_fit(a, 8);
 }
 
 inline RopeVariant choose_variant(const RopeArgs& a) {
-  for (const RopeVariant variant : {RopeVariant::vec16_table, RopeVariant::vec16}) {
+  // Of few tokens a thread takes fewer pairs, as above.
+  if (a.batches * a.tokens < rope_few_tokens && fits(a, RopeVariant::vec8_table))
+    return RopeVariant::vec8_table;
+  for (const RopeVariant variant : {RopeVariant::vec16_table, RopeVariant::vec8_table, RopeVariant::vec16}) {
     if (fits(a, variant)) return variant;
   }
   return RopeVariant::scalar;

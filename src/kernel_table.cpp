@@ -49,7 +49,7 @@ struct Form {
   RopeVariant variant;
   const char* name;
 };
-constexpr Form rope_forms[10] = {
+constexpr Form rope_forms[11] = {
     {Pairing::half, Pairing::half, RopeVariant::scalar, "half scalar"},
     {Pairing::half, Pairing::half, RopeVariant::vec16, "half vec16"},
     {Pairing::interleaved, Pairing::interleaved, RopeVariant::scalar, "interleaved scalar"},
@@ -60,10 +60,12 @@ constexpr Form rope_forms[10] = {
     {Pairing::half, Pairing::half, RopeVariant::vec16_table, "half vec16_table"},
     {Pairing::interleaved, Pairing::interleaved, RopeVariant::vec16_table, "interleaved vec16_table"},
     {Pairing::interleaved, Pairing::half, RopeVariant::vec16_table, "interleaved->half vec16_table"},
+    {Pairing::half, Pairing::half, RopeVariant::vec8_table, "half vec8_table"},
 };
 
 int form_index(const RopeArgs& a, RopeVariant variant) {
   const bool in_half = a.pairing_in == Pairing::half, out_half = a.pairing_out == Pairing::half;
+  if (variant == RopeVariant::vec8_table) return 10;
   if (variant == RopeVariant::vec16_table) return in_half ? 7 : out_half ? 9 : 8;
   const int vector = variant == RopeVariant::vec16 ? 1 : 0;
   if (in_half) return out_half ? vector : 6;
@@ -71,12 +73,23 @@ int form_index(const RopeArgs& a, RopeVariant variant) {
 }
 
 // Kernels are numbered without gaps, though not every combination exists.
-constexpr int combinations = 15 * 6 * 10;
+constexpr int forms = 11, combinations = 15 * 6 * forms;
+
+struct RopeParts {
+  const Dtypes& dtypes;
+  const Numerics& numerics;
+  const Form& form;
+};
+constexpr RopeParts parts_at(int combination) {
+  return {rope_dtypes[combination / (6 * forms)], rope_numerics[combination / forms % 6],
+          rope_forms[combination % forms]};
+}
 
 constexpr bool exists(int combination) {
-  const bool fast = rope_forms[combination % 10].variant == RopeVariant::vec16_table;
-  return !fast ||
-         (rope_dtypes[combination / 60].compute != f64 && !rope_numerics[combination / 10 % 6].sum_from_zero);
+  const auto [d, n, f] = parts_at(combination);
+  if (f.variant == RopeVariant::scalar || f.variant == RopeVariant::vec16) return true;
+  if (d.compute == f64 || n.sum_from_zero) return false;
+  return f.variant == RopeVariant::vec16_table || (d.table == d.x && d.x != f32);
 }
 
 struct Numbering {
@@ -93,16 +106,7 @@ constexpr Numbering numbering;
 static_assert(numbering.kernel[combinations - 1] + (exists(combinations - 1) ? 1 : 0) == rope_kernel_count,
               "rope_kernel_count counts what exists");
 
-struct RopeParts {
-  const Dtypes& dtypes;
-  const Numerics& numerics;
-  const Form& form;
-};
-
-RopeParts parts_of(int kernel) {
-  const int c = numbering.combination[kernel];
-  return {rope_dtypes[c / 60], rope_numerics[c / 10 % 6], rope_forms[c % 10]};
-}
+RopeParts parts_of(int kernel) { return parts_at(numbering.combination[kernel]); }
 
 // -------------------------------------------------------------------------------- silu_mul --
 
@@ -151,7 +155,7 @@ std::string name_of(int kernel) {
 }  // namespace
 
 int kernel_of(const RopeArgs& a, RopeVariant variant) {
-  return numbering.kernel[(dtypes_index(a) * 6 + numerics_index(a)) * 10 + form_index(a, variant)];
+  return numbering.kernel[(dtypes_index(a) * 6 + numerics_index(a)) * forms + form_index(a, variant)];
 }
 
 int kernel_of(const SiluMulArgs& a, SiluMulVariant variant) {

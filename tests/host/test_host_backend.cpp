@@ -54,7 +54,7 @@ TEST(HostBackend, RopeEqualsTheReference) {
 TEST(HostBackend, RopeShapesReachEveryKernel) {
   const Context context = make_context(BITEXACT_DEVICE_HOST, BITEXACT_POLICY_TRUST);
   uint64_t seed = 0;
-  for (int round = 0; round < 4; ++round) {
+  for (int round = 0; round < 5; ++round) {
     for (RopeShape shape : rope_shapes()) {
       if (round > 0) {  // the layouts that the fast, the vector and the scalar kernels ask for
         shape.skew = round == 3 ? 1 : 0;
@@ -63,8 +63,9 @@ TEST(HostBackend, RopeShapesReachEveryKernel) {
         shape.rotary_dim = 64;
         shape.q_heads = 12;
         shape.k_heads = 4;
+        shape.tokens = round == 4 ? 1 : bitexact::rope_few_tokens;
         shape.table_per_head = false;
-        shape.element_stride = round == 1 ? 1 : 2;
+        shape.element_stride = round == 1 || round == 4 ? 1 : 2;
       }
       RopeCase c = make_case(shape, ++seed);
       ASSERT_EQ(bitexact_fused_rope(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK)

@@ -110,19 +110,24 @@ TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
     int64_t head_dim, rotary_dim, head_stride, address;
     Pairing in, out;
     RopeVariant variant;
-    int64_t table_address = 256, table_stride = 1;
+    int64_t table_address = 256, table_stride = 1, tokens = rope_few_tokens;
   };
   const Pairing h = Pairing::half, i = Pairing::interleaved;
-  const RopeVariant v = RopeVariant::vec16_table, t = RopeVariant::vec16, s = RopeVariant::scalar;
+  const RopeVariant v = RopeVariant::vec16_table, n = RopeVariant::vec8_table, t = RopeVariant::vec16,
+                    s = RopeVariant::scalar;
   for (const Case& c :
        {Case{128, 128, 128, 256, h, h, v}, Case{128, 64, 128, 256, h, h, v}, Case{80, 80, 80, 256, h, h, v},
-        Case{100, 100, 100, 256, h, h, s}, Case{96, 24, 96, 256, h, h, s}, Case{96, 24, 96, 256, i, i, v},
-        Case{128, 128, 128, 258, h, h, s}, Case{128, 128, 132, 256, h, h, s}, Case{64, 64, 64, 256, i, h, v},
+        Case{100, 100, 100, 256, h, h, s}, Case{96, 24, 96, 256, h, h, n}, Case{96, 24, 96, 256, i, i, v},
+        Case{128, 128, 128, 258, h, h, s}, Case{128, 128, 132, 256, h, h, n}, Case{72, 72, 72, 256, h, h, n},
+        Case{128, 128, 128, 264, h, h, n}, Case{128, 128, 132, 256, i, i, s}, Case{64, 64, 64, 256, i, h, v},
         Case{64, 64, 64, 256, h, i, s}, Case{64, 64, 64, 256, h, h, t, 258},
-        Case{64, 64, 64, 256, h, h, t, 256, 2}}) {
+        Case{64, 64, 64, 256, h, h, t, 256, 2}, Case{64, 64, 64, 256, h, h, n, 264},
+        Case{64, 64, 64, 256, h, h, n, 256, 1, rope_few_tokens - 1},
+        Case{64, 64, 64, 256, i, i, v, 256, 1, rope_few_tokens - 1}}) {
     RopeArgs a{};
     a.dtype = Dtype::bfloat16;
-    a.batches = a.tokens = 1;
+    a.batches = 1;
+    a.tokens = c.tokens;
     a.heads[0] = 32;
     a.head_dim = c.head_dim;
     a.rotary_dim = c.rotary_dim;

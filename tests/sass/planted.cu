@@ -24,7 +24,7 @@ enum class Form { aten, aten_float32, sigmoid, candle };
 
 template <class X, class T, class C, Layout L, bool Fused>
 __global__ void fused_rope(RopeArgs a);
-template <class X, Form F>
+template <class X, Form F, int N>
 __global__ void fused_silu_mul_scalar(SiluMulArgs a);
 
 // A quotient by the short way where it is right, and by the long one elsewhere.
@@ -99,25 +99,25 @@ __global__ void fused_rope<f16, f16, double, Layout::scalar, false>(RopeArgs a) 
   asm("tanh.approx.f32 %0, %0;" : "+f"(a.f[0]));
 }
 template <>
-__global__ void fused_silu_mul_scalar<bf16, Form::aten>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<bf16, Form::aten, 1>(SiluMulArgs a) {
   float e = a.f[0];
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(e));
   a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, e));
 }
 template <>
-__global__ void fused_silu_mul_scalar<f16, Form::aten>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<f16, Form::aten, 1>(SiluMulArgs a) {
   const float e = expf(-a.f[0]);
   a.f[4] = quotient(a.f[2], __fadd_rn(1.0f, e));
   asm("div.full.f32 %0, %1, %2;" : "=f"(a.f[0]) : "f"(a.f[1]), "f"(__fadd_rn(1.0f, e)));
 }
 // A contraction beside a right silu; another one of its products.
 template <>
-__global__ void fused_silu_mul_scalar<float, Form::aten>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<float, Form::aten, 1>(SiluMulArgs a) {
   a.f[0] = __fmaf_rn(quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0]))), a.f[2], a.f[3]);
 }
 // -0 lost: nobody asked this form to add +0.
 template <>
-__global__ void fused_silu_mul_scalar<bf16, Form::sigmoid>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<bf16, Form::sigmoid, 1>(SiluMulArgs a) {
   a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
   a.b[0] = __hfma2(a.b[1], __float2bfloat162_rn(1.0f), __float2bfloat162_rn(0.0f));
 }
@@ -154,11 +154,11 @@ __global__ void fused_rope<bf16, float, double, Layout::scalar, true>(RopeArgs a
 }
 // expf and an IEEE division, with the code for its rare operands.
 template <>
-__global__ void fused_silu_mul_scalar<f16, Form::sigmoid>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<f16, Form::sigmoid, 1>(SiluMulArgs a) {
   a.f[0] = quotient(a.f[2], __fadd_rn(1.0f, expf(-a.f[0])));
 }
 template <>
-__global__ void fused_silu_mul_scalar<f16, Form::candle>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<f16, Form::candle, 1>(SiluMulArgs a) {
   a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
 }
 // Index arithmetic: integer quotients are estimated in float32.

@@ -308,7 +308,8 @@ inline std::vector<RopeShape> rope_shapes() {
   const Dims dims[] = {{2, 5, 3, 1, 128, 128}, {1, 33, 4, 2, 64, 64}, {1, 1, 8, 8, 100, 100},
                        {3, 2, 2, 0, 80, 32},   {1, 7, 1, 5, 65, 64},  {2, 3, 0, 2, 256, 256},
                        {1, 4, 2, 2, 20, 0},    {1, 3, 5, 3, 96, 24},  {1, 600, 2, 1, 32, 32},
-                       {5, 1, 2, 2, 48, 16},   {1, 2, 1, 1, 2, 2},    {1, 2, 40, 8, 512, 512}};
+                       {5, 1, 2, 2, 48, 16},   {1, 2, 1, 1, 2, 2},    {1, 2, 40, 8, 512, 512},
+                       {1, 70, 3, 2, 72, 72}};
   unsigned n = 0;
   const int32_t f32 = BITEXACT_DTYPE_FLOAT32, f64 = BITEXACT_DTYPE_FLOAT64;
   for (int32_t dtype : {BITEXACT_DTYPE_FLOAT32, BITEXACT_DTYPE_FLOAT16, BITEXACT_DTYPE_BFLOAT16}) {
@@ -318,7 +319,7 @@ inline std::vector<RopeShape> rope_shapes() {
         for (int32_t numerics = 0; numerics < 6; ++numerics) {
           for (int pairings = 0; pairings < 4; ++pairings) {
             for (int layout = 0; layout < 2; ++layout, ++n) {
-              const Dims& d = dims[n % 12];
+              const Dims& d = dims[n % 13];
               const bool same = (pairings & 1) == (pairings >> 1);
               RopeShape s{};
               s.dtype = dtype;

@@ -33,8 +33,8 @@ def silu_mul_vector(dtype: str, form: str, elements: str) -> Budget:
     return Budget(exp=int(elements) + 1, division=1, newton=int(elements) + 1)
 
 
-def silu_mul_scalar(dtype: str, form: str) -> Budget:
-    return Budget(exp=1, division=1, newton=1)
+def silu_mul_scalar(dtype: str, form: str, elements: str) -> Budget:
+    return Budget(exp=int(elements), division=int(elements), newton=int(elements))
 
 
 def rope(dtype: str, compute: str, layout: str, fused: str) -> Budget:
@@ -44,10 +44,9 @@ def rope(dtype: str, compute: str, layout: str, fused: str) -> Budget:
     return rope_pairs(pairs, compute, fused)
 
 
-def rope_vector(dtype: str, table: str, compute: str, layout: str, fused: str, heads: str) -> Budget:
+def rope_vector(compute: str, fused: str, pairs: str, heads: str) -> Budget:
     """The same for each of a thread's heads; adds no zero."""
-    pairs = 16 // SIZE[table] if int(layout) == HALF else 8 // SIZE[dtype]
-    return rope_pairs(pairs * int(heads), compute, fused, adds_zero=False)
+    return rope_pairs(int(pairs) * int(heads), compute, fused, adds_zero=False)
 
 
 def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> Budget:
@@ -63,9 +62,12 @@ def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> 
 TYPE = r"(?:bitexact::)?(\w+)"
 KERNELS = (
     (rf"fused_silu_mul_vector<{TYPE}, \(\w*Form\)(\d), (\d+)>", silu_mul_vector),
-    (rf"fused_silu_mul_scalar<{TYPE}, \(\w*Form\)(\d)>", silu_mul_scalar),
+    (rf"fused_silu_mul_scalar<{TYPE}, \(\w*Form\)(\d), (\d+)>", silu_mul_scalar),
     (rf"fused_rope<{TYPE}, (?:bitexact::)?\w+, {TYPE}, \(Layout\)(\d), (\w+)>", rope),
-    (rf"fused_rope_vector<{TYPE}, {TYPE}, {TYPE}, \(Layout\)(\d), \w+, (\w+), (\d)>", rope_vector),
+    (
+        rf"fused_rope_vector<(?:bitexact::)?\w+, (?:bitexact::)?\w+, {TYPE}, \(Layout\)\d, \w+, (\w+), (\d), (\d)>",
+        rope_vector,
+    ),
     # Both compute types, and for each output either product fused.
     (r"reference_rope", lambda: Budget(fma32=4, fma64=4, divides_integers=True)),
     # Three forms with an exponential in common.
