@@ -120,6 +120,7 @@ class HostBackend final : public Backend {
   int32_t compare(const CompareArgs& a, Comparison* result, bitexact_stream) override {
     for (int64_t i = 0; i < a.count; ++i) {
       const auto compared = reference::compare_at(a, i);
+      result->digest += compared.share;
       if (compared.difference == reference::Difference::nan_payload) ++result->nan_payload_differences;
       if (compared.difference != reference::Difference::value) continue;
       ++result->mismatches;
