@@ -151,7 +151,9 @@ def main() -> int:
         by_reference, name = line.split(" ", 1)
         if options.device is not None:
             value = f"{digest_of(options.program, probe, options.device):016x}"
-            if by_reference not in ("-", value):
+            if by_reference == "-":
+                print(f"{name}: PyTorch {value}")
+            elif by_reference != value:
                 print(f"{name}: PyTorch {value}, tests/reference {by_reference}")
                 differing += 1
         elif by_reference == "-":
