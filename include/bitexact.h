@@ -23,8 +23,7 @@
  * - The calling thread's current device, current CUDA context and CUDA error state are left as found.
  * - Threads: [any] any time from any thread, also on one shared object; [object] one call at a time on one
  *   object; [alone] while no other call uses the object. "Thread" means an OS thread.
- * - Strings returned are UTF-8 and owned by the library.
- * - Nothing is printed, thrown or aborted.
+ * - Strings returned are UTF-8 and owned by the library. Nothing is printed, thrown or aborted.
  */
 #ifndef BITEXACT_H_
 #define BITEXACT_H_
@@ -92,7 +91,7 @@ extern "C" {
 #define BITEXACT_STATUS_CUDA_ERROR 105      /**< Any other CUDA error: bitexact_last_cuda_error(). */
 #define BITEXACT_STATUS_NO_CUDA_BACKEND 106 /**< The library was built without CUDA. */
 #define BITEXACT_STATUS_HOST_LIBM 107       /**< This libm's expf is not the one the contract names. */
-#define BITEXACT_STATUS_INTERNAL 108        /**< A defect of the library, reported instead of thrown. */
+#define BITEXACT_STATUS_INTERNAL 108 /**< A defect of the library, or a device that computes wrongly. */
 /* 200-299: the gate's answers. Normal; nothing was enqueued: run your own chain. */
 #define BITEXACT_STATUS_UNVERIFIED 200 /**< Caller mode, undecided: run eager, then ..._verify. */
 #define BITEXACT_STATUS_DECLINED 201   /**< Not proven equal, for good: run eager. */
@@ -124,7 +123,7 @@ typedef struct bitexact_context bitexact_context;
 #define BITEXACT_POLICY_AUDIT 3     /**< Check every call (slow; for debugging). */
 #define BITEXACT_POLICY_STRICT 4    /**< As VERIFY, but a decline is returned as DECLINED (for CI). */
 
-#define BITEXACT_REFERENCE_BUILTIN 0 /**< The library's own reference kernels are the truth. */
+#define BITEXACT_REFERENCE_BUILTIN 0 /**< The library's own reference, held against digests, is the truth. */
 #define BITEXACT_REFERENCE_CALLER 1  /**< The framework's own eager result is the truth. */
 
 #define BITEXACT_OPERATION_FUSED_ROPE 1
@@ -144,9 +143,10 @@ typedef struct bitexact_context bitexact_context;
 #define BITEXACT_REASON_LAUNCH_ERROR 3 /**< The fused kernel could not be launched or failed. */
 #define BITEXACT_REASON_NO_IMAGE 4     /**< No machine code or PTX for this device. */
 #define BITEXACT_REASON_POLICY 5       /**< The policy decided (REFERENCE or TRUST). */
+#define BITEXACT_REASON_REFERENCE 6    /**< The reference or the comparison is wrong: nothing is proven. */
 
 /** Bits of `basis`: what a verdict rests on. */
-#define BITEXACT_BASIS_PROBE 1       /**< Probe inputs against the built-in reference. */
+#define BITEXACT_BASIS_PROBE 1       /**< Probe inputs against the reference, and that against a digest. */
 #define BITEXACT_BASIS_LIVE 2        /**< The caller's tensors. */
 #define BITEXACT_BASIS_CERTIFICATE 4 /**< A completed bitexact_certify(). */
 
@@ -538,7 +538,7 @@ BITEXACT_CALL int32_t bitexact_context_get_info(bitexact_context* context,
 /* ------------------------------------------------------------------------ operations -- */
 /** Runs the operation on the stream. In BUILTIN mode 0 means that out holds (in stream order) the contract's
  *  bits, from the fused kernel or from the reference. @return in CALLER mode also UNVERIFIED, DECLINED,
- *  CAPTURING; under STRICT also DECLINED. [any] Since 0.9. */
+ *  CAPTURING; under STRICT also DECLINED; INTERNAL where the reference itself is wrong. [any] Since 0.9. */
 BITEXACT_CALL int32_t bitexact_fused_silu_mul(bitexact_context* context,
                                               const bitexact_silu_mul_params* params,
                                               bitexact_stream stream) BITEXACT_NOEXCEPT;

@@ -92,6 +92,8 @@ struct RopeArgs {
 
 // -------------------------------------------------------------------------------- compare --
 
+constexpr uint64_t no_key = ~uint64_t{0}, no_place = no_key;
+
 // A strided tensor read in flat order from element `first` on; the last axis is contiguous.
 struct View {
   const void* data;
@@ -104,14 +106,14 @@ struct CompareArgs {
   Dtype dtype;
   int64_t count;
   View actual, expected;
-  uint64_t first_key;  // names element 0 in the result; keys count up in flat order
+  uint64_t first_key;               // names element 0 in the result; keys count up in flat order
+  uint64_t first_place = no_place;  // of element 0 in the digest of what is expected; no_place: not in it
 };
-
-constexpr uint64_t no_key = ~uint64_t{0};
 
 // Summed up over comparisons; `key` is that of the first mismatch.
 struct Comparison {
-  unsigned long long mismatches, nan_payload_differences, key, expected, actual;
+  unsigned long long mismatches = 0, nan_payload_differences = 0, key = no_key, expected = 0, actual = 0;
+  unsigned long long digest = 0;  // of what is expected
 };
 
 // -------------------------------------------------------------------------- fewer dimensions --

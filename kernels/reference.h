@@ -6,6 +6,18 @@
 #include "reference_numeric.h"
 
 namespace bitexact {
+
+// One step of splitmix64.
+BITEXACT_BOTH inline uint64_t mix(uint64_t z) {
+  z += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// One output's share of a digest, which is their sum modulo 2^64 and so knows no order; `place` names the output.
+BITEXACT_BOTH inline uint64_t digest_share(uint64_t place, uint64_t bits) { return mix(place << 32 | bits); }
+
 namespace reference {
 
 // -------------------------------------------------------------------------------- silu_mul --
@@ -147,7 +159,7 @@ enum class Difference { none, nan_payload, value };
 
 struct Compared {
   Difference difference;
-  uint64_t actual, expected;
+  uint64_t actual, expected, share;
 };
 
 BITEXACT_BOTH inline bool is_nan(uint64_t bits, Dtype dtype) {
@@ -167,7 +179,9 @@ BITEXACT_BOTH inline uint64_t element(const View& x, int64_t index, Dtype dtype)
 }
 
 BITEXACT_BOTH inline Compared compare_at(const CompareArgs& a, int64_t index) {
-  Compared c{Difference::none, element(a.actual, index, a.dtype), element(a.expected, index, a.dtype)};
+  Compared c{Difference::none, element(a.actual, index, a.dtype), element(a.expected, index, a.dtype), 0};
+  if (a.first_place != no_place)
+    c.share = digest_share(a.first_place + static_cast<uint64_t>(index), c.expected);
   if (c.actual != c.expected) {
     const bool both = is_nan(c.actual, a.dtype) && is_nan(c.expected, a.dtype);
     c.difference = both ? Difference::nan_payload : Difference::value;

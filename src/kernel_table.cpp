@@ -63,13 +63,17 @@ constexpr Form rope_forms[11] = {
     {Pairing::half, Pairing::half, RopeVariant::vec8_table, "half vec8_table"},
 };
 
+// half, interleaved, interleaved to half, half to interleaved: as the forms above have them.
+int pairings_index(Pairing in, Pairing out) {
+  if (in == Pairing::half) return out == Pairing::half ? 0 : 3;
+  return out == Pairing::half ? 2 : 1;
+}
+
 int form_index(const RopeArgs& a, RopeVariant variant) {
-  const bool in_half = a.pairing_in == Pairing::half, out_half = a.pairing_out == Pairing::half;
+  const int pairings = pairings_index(a.pairing_in, a.pairing_out);
   if (variant == RopeVariant::vec8_table) return 10;
-  if (variant == RopeVariant::vec16_table) return in_half ? 7 : out_half ? 9 : 8;
-  const int vector = variant == RopeVariant::vec16 ? 1 : 0;
-  if (in_half) return out_half ? vector : 6;
-  return (out_half ? 4 : 2) + vector;
+  if (variant == RopeVariant::vec16_table) return 7 + pairings;
+  return 2 * pairings + (variant == RopeVariant::vec16 ? 1 : 0);
 }
 
 // Kernels are numbered without gaps, though not every combination exists.
@@ -184,6 +188,12 @@ SiluMulKernel silu_mul_kernel(int kernel) {
   k.args.compute_float32 = f.compute_float32;
   k.variant = static_cast<SiluMulVariant>((kernel - rope_kernel_count) % 3);
   return k;
+}
+
+int probe_of(int kernel) {
+  if (!is_rope(kernel)) return 15 * 6 * 4 + (kernel - rope_kernel_count) / 3;
+  const int c = numbering.combination[kernel];
+  return c / forms * 4 + pairings_index(rope_forms[c % forms].in, rope_forms[c % forms].out);
 }
 
 const char* kernel_name(int kernel) {

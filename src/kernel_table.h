@@ -31,6 +31,10 @@ struct SiluMulKernel {
 RopeKernel rope_kernel(int kernel);
 SiluMulKernel silu_mul_kernel(int kernel);
 
+// The number of a kernel's probe, whose inputs and right outputs all its variants share.
+constexpr int probe_count = 15 * 6 * 4 + silu_mul_kernel_count / 3;
+int probe_of(int kernel);
+
 // Names every property, for people: static text.
 const char* kernel_name(int kernel);
 

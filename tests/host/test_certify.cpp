@@ -329,6 +329,24 @@ TEST(Certify, TheDigestHasToBePyTorchs) {
   }
 }
 
+// The first part is the probe, by which the reference itself is tried.
+TEST(Certify, AWrongReferenceIsAnErrorAndProvesNothing) {
+  Context context;
+  FaultyBackend* const backend = quick_context(context);
+  backend->fused_silu_mul = backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
+    return BITEXACT_STATUS_OK;
+  };
+  const int kernel = kernel_named(silu);
+  bitexact_certify_report report = after(kernel, 0);
+  const bitexact_certify_report before = report;
+  EXPECT_EQ(certify(context, kernel, 0, 1, report), BITEXACT_STATUS_INTERNAL);
+  EXPECT_TRUE(same(report, before));
+  EXPECT_EQ(story_of(context, kernel).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story_of(context, kernel).reason, BITEXACT_REASON_REFERENCE);
+  EXPECT_EQ(story_of(context, kernel).basis, BITEXACT_BASIS_CERTIFICATE);
+}
+
 TEST(Certify, GoldenDigestsAreTheCapturedOnes) {
   const auto domains = bitexact_golden::load_domains(bitexact_golden::golden_directory());
   ASSERT_EQ(domains.size(), static_cast<size_t>(golden_digest_count));

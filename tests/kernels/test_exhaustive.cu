@@ -31,7 +31,7 @@ void sweep(SiluMulArgs a, SiluMulVariant variant) {
   const int64_t size = size_of(a.dtype);
   const DeviceMemory gate(chunk * size), up(chunk * size), actual(chunk * size), expected(chunk * size);
   const DeviceMemory result(sizeof(Comparison));
-  const Comparison start = {0, 0, no_key, 0, 0};
+  const Comparison start;
   ASSERT_CUDA(cudaMemcpy(result.as(), &start, sizeof(start), cudaMemcpyHostToDevice));
   a.batches = a.rows = 1;
   a.cols = chunk;

@@ -84,6 +84,7 @@ REASON_MISMATCH = 2
 REASON_LAUNCH_ERROR = 3
 REASON_NO_IMAGE = 4
 REASON_POLICY = 5
+REASON_REFERENCE = 6
 
 BASIS_PROBE = 1
 BASIS_LIVE = 2
@@ -110,7 +111,7 @@ PAIRING_INTERLEAVED = 1
 
 POLICY_NAMES = ("verify", "reference", "trust", "audit", "strict")
 STATE_NAMES = ("undecided", "accepted", "declined")
-REASON_NAMES = ("none", "equal", "mismatch", "launch error", "no image", "policy")
+REASON_NAMES = ("none", "equal", "mismatch", "launch error", "no image", "policy", "wrong reference")
 IMAGE_NAMES = ("host", "sass", "ptx")
 DTYPE_NAMES = ("default", "float32", "float16", "bfloat16", "float64", "int32", "int64")
 
