@@ -159,7 +159,7 @@ def silu_mul_candidates(name: str, limit: float | None = None) -> tuple[SiluNume
 
 def silu_mul_name(numerics: str, limit: float | None) -> str:
     """The chain and its limit, as sites made on demand are named."""
-    return numerics if limit is None else f"{numerics}/{limit!r}"
+    return numerics if limit is None else f"{numerics}/{float(limit)!r}"
 
 
 def silu_mul_parse(name: str) -> tuple[str, float | None]:

@@ -252,6 +252,8 @@ def rewrite(function: Any, make: Callable[[Any], Rewriter]) -> tuple[Optional[Ca
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise Left("not a plain function")
+    if inner is not function and not definition.decorator_list:
+        raise Left("wrapped where its source does not show it, as by a decorator of its class")
     ast.increment_lineno(tree, inner.__code__.co_firstlineno - 1)
     rewriter.visit(definition)
     if not rewriter.found:
