@@ -31,7 +31,8 @@ constexpr int64_t size_of(Dtype dtype) {
 
 // ---------------------------------------------------------------------------------- silu_mul --
 
-enum class Silu : int32_t { aten = 0, sigmoid = 1, candle = 2 };  // BITEXACT_SILU constants
+enum class Silu : int32_t { aten = 0, sigmoid = 1, candle = 2, glu = 3 };  // BITEXACT_SILU constants
+enum class Clamp : int8_t { none = 0, before = 1, after = 2 };             // BITEXACT_CLAMP constants
 
 // Bytes that a thread reads of each tensor at a time.
 enum class SiluMulVariant : int32_t { scalar = 0, vec8 = 1, vec16 = 2 };
@@ -44,7 +45,9 @@ struct Rows {  // element (b, r, c) at data + b * batch + r * row + c, in elemen
 struct SiluMulArgs {
   Dtype dtype;
   bool compute_float32;  // one rounding instead of two
+  Clamp clamp;
   Silu silu;
+  float limit;  // of the clamp, as the caller gave it: not rounded to the compute dtype
   int64_t batches, rows, cols;
   Rows gate, up, out;
 };

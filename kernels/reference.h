@@ -24,17 +24,26 @@ namespace reference {
 
 BITEXACT_BOTH inline int64_t count(const SiluMulArgs& a) { return a.batches * a.rows * a.cols; }
 
+// As torch.clamp has it: a NaN is neither above nor below, and stays.
+BITEXACT_BOTH inline float at_most(float x, float limit) { return x > limit ? limit : x; }
+BITEXACT_BOTH inline float at_least(float x, float limit) { return x < limit ? limit : x; }
+
 BITEXACT_BOTH inline uint64_t silu_mul(uint64_t gate, uint64_t up, const SiluMulArgs& a) {
-  const float g = widen(gate, a.dtype), u = widen(up, a.dtype), e = exp32(-g);
+  const float limit = a.compute_float32 ? a.limit : rounded(a.limit, a.dtype);
+  float g = widen(gate, a.dtype), u = widen(up, a.dtype);
+  if (a.clamp == Clamp::before) g = at_most(g, limit);
+  if (a.clamp != Clamp::none) u = at_most(at_least(u, -limit), limit);
+  const float e = exp32(-g);
   float s;
   if (a.silu == Silu::sigmoid) {
     s = mul(g, rounded(divide(1.0f, add(1.0f, e)), a.dtype));
   } else if (a.silu == Silu::candle) {
     s = divide(g, rounded(add(1.0f, rounded(e, a.dtype)), a.dtype));
   } else {
-    s = divide(g, add(1.0f, e));
+    s = divide(a.silu == Silu::glu ? 1.0f : g, add(1.0f, e));
   }
   if (!a.compute_float32) s = rounded(s, a.dtype);
+  if (a.clamp == Clamp::after) s = at_most(s, limit);
   return round_bits(mul(s, u), a.dtype);
 }
 

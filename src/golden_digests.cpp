@@ -36,12 +36,16 @@ bool find(const char* domain, int32_t dtype, uint64_t& digest) {
 // "" where nothing was captured.
 const char* silu_mul_domain(const bitexact_gate_report& kernel) {
   const bool two_roundings = kernel.compute_dtype == BITEXACT_DTYPE_DEFAULT;
+  if (std::strstr(kernel.kernel_name, "clamp=after") != nullptr) return "clamp_after";
+  if (std::strstr(kernel.kernel_name, "clamp=before") != nullptr)
+    return two_roundings ? "clamp_before" : "clamp_before_float32";
   switch (kernel.numerics) {
     case BITEXACT_SILU_ATEN:
       if (!two_roundings) return "silu_mul_float32";
       return kernel.dtype == BITEXACT_DTYPE_FLOAT32 ? "silu" : "silu_mul_aten";
     case BITEXACT_SILU_SIGMOID: return two_roundings ? "silu_mul_sigmoid" : "";
     case BITEXACT_SILU_CANDLE: return two_roundings ? "silu_mul_candle" : "";
+    case BITEXACT_SILU_GLU: return two_roundings ? "glu" : "glu_float32";
     default: return "";
   }
 }

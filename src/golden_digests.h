@@ -16,6 +16,8 @@ struct GoldenDigest {
 constexpr int golden_digest_count = 13;
 extern const GoldenDigest golden_digests[golden_digest_count];
 
+constexpr float golden_limit = 10.0f;  // of the domains with a clamp: DeepSeek-V4's, GLM-5's, HY-V4's
+
 // Which PyTorch, and on what.
 extern const char* const golden_origin;
 

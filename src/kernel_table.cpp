@@ -118,21 +118,42 @@ struct SiluForm {
   Dtype x;
   Silu silu;
   bool compute_float32;
+  Clamp clamp;
   const char* name;
 };
-constexpr SiluForm silu_forms[10] = {
-    {b16, Silu::aten, false, "aten"},       {b16, Silu::aten, true, "aten compute=float32"},
-    {b16, Silu::sigmoid, false, "sigmoid"}, {b16, Silu::candle, false, "candle"},
-    {f16, Silu::aten, false, "aten"},       {f16, Silu::aten, true, "aten compute=float32"},
-    {f16, Silu::sigmoid, false, "sigmoid"}, {f16, Silu::candle, false, "candle"},
-    {f32, Silu::aten, false, "aten"},       {f32, Silu::sigmoid, false, "sigmoid"},
+constexpr bool two_roundings = false, one_rounding = true;
+constexpr SiluForm silu_forms[silu_mul_form_count] = {
+    {b16, Silu::aten, two_roundings, Clamp::none, "aten"},
+    {b16, Silu::sigmoid, two_roundings, Clamp::none, "sigmoid"},
+    {b16, Silu::candle, two_roundings, Clamp::none, "candle"},
+    {b16, Silu::glu, two_roundings, Clamp::none, "glu"},
+    {b16, Silu::aten, two_roundings, Clamp::before, "aten clamp=before"},
+    {b16, Silu::aten, two_roundings, Clamp::after, "aten clamp=after"},
+    {b16, Silu::aten, one_rounding, Clamp::none, "aten compute=float32"},
+    {b16, Silu::aten, one_rounding, Clamp::before, "aten compute=float32 clamp=before"},
+    {b16, Silu::glu, one_rounding, Clamp::none, "glu compute=float32"},
+    {f16, Silu::aten, two_roundings, Clamp::none, "aten"},
+    {f16, Silu::sigmoid, two_roundings, Clamp::none, "sigmoid"},
+    {f16, Silu::candle, two_roundings, Clamp::none, "candle"},
+    {f16, Silu::glu, two_roundings, Clamp::none, "glu"},
+    {f16, Silu::aten, two_roundings, Clamp::before, "aten clamp=before"},
+    {f16, Silu::aten, two_roundings, Clamp::after, "aten clamp=after"},
+    {f16, Silu::aten, one_rounding, Clamp::none, "aten compute=float32"},
+    {f16, Silu::aten, one_rounding, Clamp::before, "aten compute=float32 clamp=before"},
+    {f16, Silu::glu, one_rounding, Clamp::none, "glu compute=float32"},
+    {f32, Silu::aten, two_roundings, Clamp::none, "aten"},
+    {f32, Silu::sigmoid, two_roundings, Clamp::none, "sigmoid"},
+    {f32, Silu::glu, two_roundings, Clamp::none, "glu"},
+    {f32, Silu::aten, two_roundings, Clamp::before, "aten clamp=before"},
+    {f32, Silu::aten, two_roundings, Clamp::after, "aten clamp=after"},
 };
 
 int silu_form_index(const SiluMulArgs& a) {
-  if (a.dtype == f32) return a.silu == Silu::sigmoid ? 9 : 8;
-  const int first = a.dtype == b16 ? 0 : 4;
-  if (a.silu == Silu::aten) return first + (a.compute_float32 ? 1 : 0);
-  return first + 1 + static_cast<int>(a.silu);
+  const int silu = static_cast<int>(a.silu), clamp = static_cast<int>(a.clamp);
+  if (a.dtype == f32) return 18 + (clamp != 0 ? 2 + clamp : a.silu == Silu::glu ? 2 : silu);
+  const int first = a.dtype == b16 ? 0 : 9;
+  if (a.compute_float32) return first + (a.silu == Silu::glu ? 8 : 6 + clamp);
+  return first + (clamp != 0 ? 3 + clamp : silu);
 }
 
 const char* dtype_name(Dtype dtype) {
@@ -186,6 +207,7 @@ SiluMulKernel silu_mul_kernel(int kernel) {
   k.args.dtype = f.x;
   k.args.silu = f.silu;
   k.args.compute_float32 = f.compute_float32;
+  k.args.clamp = f.clamp;
   k.variant = static_cast<SiluMulVariant>((kernel - rope_kernel_count) % 3);
   return k;
 }

@@ -19,7 +19,8 @@ Json described(const SiluMulArgs& a) {
   auto rows = [](const Rows& x) { return Json{offset_of(x.data), x.batch, x.row}; };
   return {
       {"batches", a.batches}, {"rows", a.rows},   {"cols", a.cols}, {"gate", rows(a.gate)},
-      {"up", rows(a.up)},     {"dtype", a.dtype}, {"silu", a.silu}, {"compute_float32", a.compute_float32}};
+      {"up", rows(a.up)},     {"dtype", a.dtype}, {"silu", a.silu}, {"compute_float32", a.compute_float32},
+      {"clamp", a.clamp},     {"limit", a.limit}};
 }
 
 Json described(const RopeArgs& a) {

@@ -30,6 +30,8 @@ inline void run_reference(const bitexact::SiluMulArgs& a) {
   p.dtype = static_cast<int32_t>(a.dtype);
   p.compute_dtype = a.compute_float32 ? BITEXACT_DTYPE_FLOAT32 : 0;
   p.silu = static_cast<int32_t>(a.silu);
+  p.clamp = static_cast<int32_t>(a.clamp);
+  std::memcpy(&p.limit_bits, &a.limit, sizeof(p.limit_bits));
   p.batches = a.batches, p.rows = a.rows, p.cols = a.cols;
   p.gate = a.gate.data, p.gate_batch_stride = a.gate.batch, p.gate_row_stride = a.gate.row;
   p.up = a.up.data, p.up_batch_stride = a.up.batch, p.up_row_stride = a.up.row;

@@ -43,11 +43,16 @@ Case = dict[str, Any]
 Tensor = torch.Tensor
 
 # By the number of `silu`, and by whether compute_dtype is FLOAT32.
-SILU_MUL = {
-    (0, False): chains.silu_mul,
-    (1, False): chains.sigmoid_mul,
-    (2, False): chains.candle_mul,
-    (0, True): chains.silu_mul_float32,
+SILU_MUL = {  # by silu, compute_float32, clamp
+    (0, False, 0): chains.silu_mul,
+    (1, False, 0): chains.sigmoid_mul,
+    (2, False, 0): chains.candle_mul,
+    (3, False, 0): chains.gated,
+    (0, True, 0): chains.silu_mul_float32,
+    (3, True, 0): chains.gated_float32,
+    (0, False, 1): chains.clamp_before,
+    (0, True, 1): chains.clamp_before_float32,
+    (0, False, 2): chains.clamp_after,
 }
 COMPLEX, COMPLEX_ALT, ADDCMUL_COS, ADDCMUL_X1 = 1, 2, 3, 4
 
@@ -59,7 +64,9 @@ def strided(inputs: Tensor, f: Format, offset: int, shape: tuple[int, ...], stri
 def silu_mul(inputs: Tensor, case: Case) -> list[Tensor]:
     f, shape = FORMATS[case["dtype"]], (case["batches"], case["rows"], case["cols"])
     gate, up = (strided(inputs, f, at, shape, (*strides, 1)) for at, *strides in (case["gate"], case["up"]))
-    return [to_bits(canonical(SILU_MUL[case["silu"], case["compute_float32"]](gate, up)))]
+    chain = SILU_MUL[case["silu"], case["compute_float32"], case["clamp"]]
+    limit = (case["limit"],) if case["clamp"] else ()
+    return [to_bits(canonical(chain(gate, up, *limit)))]
 
 
 def fused(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:

@@ -50,6 +50,44 @@ TEST(Mutants, WrongSiluMulIsDeclined) {
   }
 }
 
+TEST(Mutants, WrongClampIsDeclined) {
+  for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
+    for (const int32_t clamp : {BITEXACT_CLAMP_BEFORE, BITEXACT_CLAMP_AFTER}) {
+      for (int i = static_cast<int>(first_clamp_mutant) - 1; i < static_cast<int>(first_rope_mutant); ++i) {
+        const auto mutant = i < static_cast<int>(first_clamp_mutant) ? Mutant::none : static_cast<Mutant>(i);
+        const Context context = make_mutated(mutant);
+        SiluMulCase c = make_case({dtype, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no, clamp, 10.0f}, 3);
+        std::vector<uint8_t> expected = c.arena.bytes();
+        bitexact_reference::silu_mul(moved(c.params, c.arena, expected.data()));
+        ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
+        EXPECT_TRUE(same_bytes(c.arena.bytes(), expected)) << name_of(mutant);
+        const auto story = only_story(context.get());
+        EXPECT_EQ(story.state, mutant == Mutant::none ? BITEXACT_STATE_ACCEPTED : BITEXACT_STATE_DECLINED)
+            << name_of(mutant) << " dtype " << dtype << " clamp " << clamp;
+        EXPECT_EQ(story.mismatch_basis, mutant == Mutant::none ? 0 : BITEXACT_BASIS_PROBE);
+      }
+    }
+  }
+}
+
+TEST(Mutants, WrongGluIsDeclined) {
+  for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
+    for (const Mutant mutant :
+         {Mutant::none, Mutant::single_rounding, Mutant::half_away, Mutant::truncation,
+          Mutant::minus_zero_lost, Mutant::nan_to_zero, Mutant::swapped_inputs, Mutant::tail_lane}) {
+      const Context context = make_mutated(mutant);
+      SiluMulCase c = make_case({dtype, BITEXACT_SILU_GLU, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+      std::vector<uint8_t> expected = c.arena.bytes();
+      bitexact_reference::silu_mul(moved(c.params, c.arena, expected.data()));
+      ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
+      EXPECT_TRUE(same_bytes(c.arena.bytes(), expected)) << name_of(mutant);
+      EXPECT_EQ(only_story(context.get()).state,
+                mutant == Mutant::none ? BITEXACT_STATE_ACCEPTED : BITEXACT_STATE_DECLINED)
+          << name_of(mutant) << " dtype " << dtype;
+    }
+  }
+}
+
 TEST(Mutants, WrongRopeIsDeclined) {
   struct Kind {
     int32_t dtype, table, compute;
@@ -95,10 +133,10 @@ TEST(Mutants, AnotherSiluIsDeclined) {
       take_numerics(a, confusion.run);
       return backend->reference(a, stream);
     };
-    SiluMulCase c =
-        make_case({public_dtype(confusion.named.dtype), static_cast<int32_t>(confusion.named.silu), 0, 1, 16,
-                   100, 0, 0, false, InPlace::no},
-                  3);
+    const SiluMulArgs& named = confusion.named;
+    SiluMulCase c = make_case({public_dtype(named.dtype), static_cast<int32_t>(named.silu), 0, 1, 16, 100, 0,
+                               0, false, InPlace::no, static_cast<int32_t>(named.clamp), named.limit},
+                              3);
     ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
     const auto story = only_story(context.get());
     EXPECT_EQ(story.state, BITEXACT_STATE_DECLINED) << confusion.name;
@@ -218,13 +256,13 @@ TEST(Mutants, OnAnotherDeviceTheDigestBindsRopeAlone) {
     return BITEXACT_STATUS_OK;
   };
   faulty->fused_rope = faulty->reference_rope = [](const RopeArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, Mutant::rope_one_rounding, i);
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, Mutant::rope_truncation, i);
     return BITEXACT_STATUS_OK;
   };
   SiluMulCase silu = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
   EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &silu.params, nullptr), BITEXACT_STATUS_OK);
   EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED);
-  RopeCase rope = make_case(plain_rope_shape(), 3);
+  RopeCase rope = make_case(plain_rope_shape(16, 8, 1, 64), 3);
   EXPECT_EQ(bitexact_fused_rope(context.get(), &rope.params, nullptr), BITEXACT_STATUS_INTERNAL);
 }
 

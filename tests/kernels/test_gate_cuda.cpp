@@ -156,6 +156,11 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
       shape.rows = 16;  // the smallest real shape
       // A fault that one dtype cannot show is shown in another.
       SiluMulArgs kernel{};
+      if (mutant >= first_clamp_mutant) {
+        kernel.clamp = Clamp::before;
+        shape.clamp = BITEXACT_CLAMP_BEFORE;
+        shape.limit = 10.0f;
+      }
       for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float32}) {
         kernel.dtype = dtype;
         if (!is_equivalent(kernel, mutant)) break;
@@ -258,6 +263,8 @@ TEST(GateCuda, AnotherNumericsIsDeclined) {
                       shape.dtype = static_cast<int32_t>(named.dtype);
                       shape.silu = static_cast<int32_t>(named.silu);
                       shape.compute_dtype = named.compute_float32 ? BITEXACT_DTYPE_FLOAT32 : 0;
+                      shape.clamp = static_cast<int32_t>(named.clamp);
+                      shape.limit = named.limit;
                       const SiluMulCase c = make_case(shape, 1);
                       ASSERT_EQ(bitexact_gate_warm_up(context, nullptr, &c.params, stream),
                                 BITEXACT_STATUS_OK);

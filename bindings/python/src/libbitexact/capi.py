@@ -96,6 +96,10 @@ LOG_INFO = 3
 SILU_ATEN = 0
 SILU_SIGMOID = 1
 SILU_CANDLE = 2
+SILU_GLU = 3
+CLAMP_NONE = 0
+CLAMP_BEFORE = 1
+CLAMP_AFTER = 2
 
 ROPE_INVERSE = 1
 ROPE_SUM_FROM_ZERO = 2
@@ -173,6 +177,8 @@ class SiluMulParams(_Sized):
         *_strided("gate", "batch", "row"),
         *_strided("up", "batch", "row"),
         *_strided("out", "batch", "row"),
+        *_int32("clamp"),
+        ("limit_bits", c_uint32),
     ]
 
 
