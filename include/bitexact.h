@@ -215,7 +215,7 @@ typedef struct bitexact_silu_mul_params {
   void* out; /**< Out. As gate; no element may be visited twice. */
   int64_t out_batch_stride, out_row_stride;
   int32_t clamp;       /**< BITEXACT_CLAMP value. */
-  uint32_t limit_bits; /**< With a clamp: the limit as the bits of a float32, finite and > 0. Without: 0. */
+  uint32_t limit_bits; /**< With a clamp: the limit as the bits of a float32, finite, > 0 in x. Without: 0. */
 } bitexact_silu_mul_params;
 
 #define BITEXACT_SILU_ATEN 0

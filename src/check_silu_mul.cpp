@@ -49,14 +49,20 @@ int32_t check_numerics(const bitexact_silu_mul_params& p) {
     return fail(BITEXACT_STATUS_UNSUPPORTED,
                 "clamp is AFTER (2) with compute_dtype FLOAT32; accepted: compute_dtype 0");
   }
+  // Bits of the greatest float32 that dtype rounds to 0: limited to 0, zeros of either sign would be equal.
+  const uint32_t zero = one_rounding                         ? 0
+                        : p.dtype == BITEXACT_DTYPE_FLOAT16  ? 0x33000000  // 2^-25
+                        : p.dtype == BITEXACT_DTYPE_BFLOAT16 ? 0x8000      // 2^-134
+                                                             : 0;
   constexpr uint32_t infinity = 0x7f800000;
-  if (p.clamp == BITEXACT_CLAMP_NONE ? p.limit_bits == 0 : p.limit_bits > 0 && p.limit_bits < infinity) {
+  if (p.clamp == BITEXACT_CLAMP_NONE ? p.limit_bits == 0 : p.limit_bits > zero && p.limit_bits < infinity) {
     return BITEXACT_STATUS_OK;
   }
-  return fail(BITEXACT_STATUS_INVALID_VALUE,
-              "limit_bits is 0x%x with clamp %d; accepted: the bits of a finite float32 > 0 with a clamp, 0 "
-              "without one",
-              p.limit_bits, p.clamp);
+  return fail(
+      BITEXACT_STATUS_INVALID_VALUE,
+      "limit_bits is 0x%x with clamp %d; accepted: the bits of a finite float32 that rounds to more than 0 "
+      "with a clamp, 0 without one",
+      p.limit_bits, p.clamp);
 }
 
 // Everything but pointers and strides.

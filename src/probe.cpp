@@ -101,7 +101,7 @@ void locate(Pointer& pointer, void* base) {
 
 // The models' limit; one that no 16-bit type holds, which silu shows; one beyond float16, one below it, and one
 // that limits nothing.
-constexpr float probe_limits[] = {10.0f, 0.3f, 7.03f, 65520.0f, 1e-8f, 1e30f};
+constexpr float probe_limits[] = {10.0f, 0.3f, 7.03f, 65520.0f, 1e-7f, 1e30f};
 
 // The limit's neighbours and itself, of either sign.
 uint64_t around(float limit, Dtype dtype, Random& random) {

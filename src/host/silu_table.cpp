@@ -7,7 +7,7 @@ namespace bitexact {
 namespace {
 
 // SHA-256 of the table as 65,536 little-endian uint16, captured from PyTorch eager on an H200: see
-// tests/golden/data/index.json. The sigmoid of glu follows from what was captured (tests/golden/test_glu.cpp).
+// tests/golden/data/index.json.
 const char* expected_digest(Dtype dtype, Silu silu) {
   const bool b = dtype == Dtype::bfloat16;
   switch (silu) {

@@ -124,7 +124,8 @@ const char* table_name(int32_t silu) {
 
 TEST(Golden, SiluTables) {
   for (int32_t dtype : {bf16, fp16}) {
-    for (int32_t silu : {BITEXACT_SILU_ATEN, BITEXACT_SILU_SIGMOID, BITEXACT_SILU_CANDLE}) {
+    for (int32_t silu :
+         {BITEXACT_SILU_ATEN, BITEXACT_SILU_SIGMOID, BITEXACT_SILU_CANDLE, BITEXACT_SILU_GLU}) {
       std::vector<uint16_t> gate(0x10000), up(0x10000, dtype == bf16 ? 0x3f80 : 0x3c00), out(0x10000);
       for (size_t i = 0; i < gate.size(); ++i) gate[i] = static_cast<uint16_t>(i);
       bitexact_silu_mul_params p = BITEXACT_SILU_MUL_PARAMS_INIT;
