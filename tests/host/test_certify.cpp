@@ -2,6 +2,7 @@
 #include "certify.h"
 
 #include <algorithm>
+#include <set>
 
 #include "cases.h"
 #include "context.h"
@@ -439,6 +440,33 @@ TEST(Certify, SweepsFindWrongArithmetic) {
                    expected = reference::silu_mul(in[0], in[1], silu_mul_kernel(kernel).args);
     EXPECT_EQ(report.mismatch_expected, expected) << name_of(c.mutant);
   }
+}
+
+// Samples of a clamp take a limit each, whole domains that of PyTorch's digests; in both a lost clamp shows.
+TEST(Certify, ClampsAreSweptWithLimits) {
+  const int kernel = kernel_named("fused_silu_mul bfloat16 aten clamp=before vec16");
+  const int64_t samples = 24, around_16 = 1 + samples + 8 * 32 + 7;
+  Context context;
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
+  std::set<float> limits;
+  backend->fused_silu_mul = [&](const SiluMulArgs& a, bitexact_stream) {
+    limits.insert(a.limit);
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::clamp_lost, i);
+    return BITEXACT_STATUS_OK;
+  };
+  for (const int64_t part : {int64_t{1}, int64_t{2}, samples, around_16}) {
+    bitexact_certify_report report = after(kernel, part);
+    ASSERT_EQ(certify(context, kernel, part, 1, report), BITEXACT_STATUS_OK) << bitexact_last_error();
+    EXPECT_GT(report.mismatches, 0) << part;
+    SiluMulArgs a = silu_mul_kernel(kernel).args;
+    a.limit = golden_limit;
+    const uint64_t* const in = report.mismatch_inputs;
+    if (part == around_16) EXPECT_EQ(report.mismatch_expected, reference::silu_mul(in[0], in[1], a));
+  }
+  EXPECT_EQ(limits.count(golden_limit), 1u);
+  EXPECT_EQ(limits.size(), 4u);
+  EXPECT_GE(*limits.begin(), 0x1p-8f);
+  EXPECT_LE(*limits.rbegin(), 0x1p16f);
 }
 
 // An output that a kernel skips must not hold the right bits by chance, as those of the part before.

@@ -77,6 +77,15 @@ def test_another_limit_is_declined(device: str) -> None:
     assert states(site) == {capi.STATE_DECLINED}
 
 
+def test_a_limit_that_live_tensors_do_not_reach_is_tried(device: str) -> None:
+    """A chain that leaves `up` alone: no live number tells, so the crafted ones have to."""
+    site = silu_site("clamp_before", lambda g, u: functional_silu(g.clamp(max=10.0)) * u, limit=10.0)
+    gate, up = (random((3, 5, 64), torch.bfloat16, device, seed) for seed in (1, 2))
+    for _ in range(2):
+        assert_same(site(gate, up), functional_silu(gate) * up)
+    assert states(site) == {capi.STATE_DECLINED}
+
+
 def test_limits_of_the_function(device: str) -> None:
     gate, up = (4 * random((3, 64), torch.bfloat16, device, seed) for seed in (1, 2))
     for limit in (10, 2.5):
