@@ -367,15 +367,28 @@ extern const uint64_t probe_digests[probe_count] = {
     0x3076f401faef792b,  // fused_rope float32 table=float64 compute=float64 addcmul_x1 interleaved->half
     0x1fdf4e535b5ab3b9,  // fused_rope float32 table=float64 compute=float64 addcmul_x1 half->interleaved
     0x235fb07e817abfb0,  // fused_silu_mul bfloat16 aten
-    0x0000000000000000,  // fused_silu_mul bfloat16 aten compute=float32
     0x8b8450e93d816e85,  // fused_silu_mul bfloat16 sigmoid
     0x0a92a2db16808d77,  // fused_silu_mul bfloat16 candle
+    0x040544df08aa5006,  // fused_silu_mul bfloat16 glu
+    0xb798070629d43e78,  // fused_silu_mul bfloat16 aten clamp=before
+    0xdc8895f48930cb64,  // fused_silu_mul bfloat16 aten clamp=after
+    0x147a60b4ed2c1ae0,  // fused_silu_mul bfloat16 aten compute=float32
+    0xf615d25de2af9f1b,  // fused_silu_mul bfloat16 aten compute=float32 clamp=before
+    0x4cc9a62e62aef18a,  // fused_silu_mul bfloat16 glu compute=float32
     0x73ee00b5148662ef,  // fused_silu_mul float16 aten
-    0x0000000000000000,  // fused_silu_mul float16 aten compute=float32
     0x6e6179b62b42eb38,  // fused_silu_mul float16 sigmoid
     0xd2653e570af11bd1,  // fused_silu_mul float16 candle
-    0x0000000000000000,  // fused_silu_mul float32 aten
-    0x0000000000000000,  // fused_silu_mul float32 sigmoid
+    0x9e4e4f85d59fa94e,  // fused_silu_mul float16 glu
+    0x6da9e44df5abe05c,  // fused_silu_mul float16 aten clamp=before
+    0xd898030ef711c277,  // fused_silu_mul float16 aten clamp=after
+    0xf8d4b0c7554269fb,  // fused_silu_mul float16 aten compute=float32
+    0x6f76731ea48d1e73,  // fused_silu_mul float16 aten compute=float32 clamp=before
+    0xb48800f7b9a56fde,  // fused_silu_mul float16 glu compute=float32
+    0xebfed2b9ab6be780,  // fused_silu_mul float32 aten
+    0x89068fc3c4ef75b0,  // fused_silu_mul float32 sigmoid
+    0x6268b625351b9745,  // fused_silu_mul float32 glu
+    0xf62e2d0026f6210a,  // fused_silu_mul float32 aten clamp=before
+    0xee8b71caa765b8d1,  // fused_silu_mul float32 aten clamp=after
 };
 
 }  // namespace bitexact
