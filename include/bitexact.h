@@ -59,9 +59,8 @@ extern "C" {
   (BITEXACT_VERSION_MAJOR * 10000 + BITEXACT_VERSION_MINOR * 100 + BITEXACT_VERSION_PATCH)
 #define BITEXACT_API_VERSION 1 /**< Of the function table that this header describes. */
 
-/* ---------------------------------------------------------------------------- status -- */
+/* ------------------------------------------- status; 1-99: the caller's mistake -- */
 #define BITEXACT_STATUS_OK 0
-/* 1-99: the caller's mistake. */
 #define BITEXACT_STATUS_NULL_POINTER 1    /**< A required pointer is null. */
 #define BITEXACT_STATUS_STRUCT_SIZE 2     /**< struct_size is too small to be a version of the struct. */
 #define BITEXACT_STATUS_UNKNOWN_FIELD 3   /**< A flag, reserved member or longer tail is not zero. */

@@ -6,7 +6,8 @@
 
 namespace bitexact {
 
-constexpr int digests_architecture = 90;  // compute capability of the GPU that those of SiLU-mul were captured on
+constexpr int digests_architecture =
+    90;  // compute capability of the GPU that those of SiLU-mul were captured on
 extern const uint64_t probe_digests[];  // by probe_of(kernel)
 
 }  // namespace bitexact

@@ -40,7 +40,7 @@ Certificate make_certificate(bool quick = false, size_t count = 99, const Found&
   for (size_t i = 0; i < std::min(count, c.kernels.size()); ++i) {
     Kernel& kernel = c.kernels[i];
     backend->tally = [&](bitexact::Sweep sweep, int64_t part, bitexact::Tally& tally) {
-      if (part == 0) tally.digest += kernel.golden;
+      if (part == 0 && sweep != bitexact::Sweep::samples) tally.digest += kernel.golden;
       if (found) found(kernel, sweep, part, tally);
     };
     run(context.get(), quick, never, kernel);
@@ -165,7 +165,7 @@ TEST(CertificatePage, AnotherDigestIsShown) {
       make_certificate(false, 99, [&](const Kernel& kernel, auto, int64_t part, auto& tally) {
         if (kernel.form == "scalar" && part == 3) ++tally.digest;
       });
-  EXPECT_EQ(c.count(Verdict::failed), 3);
+  EXPECT_EQ(c.count(Verdict::failed), 6);
   EXPECT_FALSE(page_passes(c));
   EXPECT_EQ(c.kernels[0].report.mismatches, 1);
   for (const int64_t differing : c.kernels[0].maps[0]) EXPECT_EQ(differing, 0);

@@ -217,7 +217,7 @@ pub struct bitexact_silu_mul_params {
     pub out_row_stride: i64,
     #[doc = "BITEXACT_CLAMP value."]
     pub clamp: i32,
-    #[doc = "With a clamp: the limit as the bits of a float32, finite and > 0. Without: 0."]
+    #[doc = "With a clamp: the limit as the bits of a float32, finite, > 0 in x. Without: 0."]
     pub limit_bits: u32,
 }
 #[doc = " The framework's own result for bitexact_fused_silu_mul_verify(). Since 0.9."]
