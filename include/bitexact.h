@@ -3,7 +3,7 @@
  * @file bitexact.h
  * @brief Fused rotary embedding and gated SiLU whose output bits equal the eager operator chain.
  *
- * Promise. For each operation, dtype and numerics (the fields `compute_dtype`, `combine`, `silu`) the output
+ * Promise. For each operation, dtype and numerics (`compute_dtype`, `combine`, `silu`, `clamp`) the output
  * equals the named eager chain as integers: every element, every input bit pattern, every shape, stride and
  * alignment. NaN results are written as 0x7fff (16-bit types) or 0x7fffffff (float32). The gate proves it at
  * first use and falls back for good if one bit differs.
@@ -23,8 +23,7 @@
  * - The calling thread's current device, current CUDA context and CUDA error state are left as found.
  * - Threads: [any] any time from any thread, also on one shared object; [object] one call at a time on one
  *   object; [alone] while no other call uses the object. "Thread" means an OS thread.
- * - Strings returned are UTF-8 and owned by the library.
- * - Nothing is printed, thrown or aborted.
+ * - Strings returned are UTF-8 and owned by the library. Nothing is printed, thrown or aborted.
  */
 #ifndef BITEXACT_H_
 #define BITEXACT_H_
@@ -33,9 +32,8 @@
 #include <stdint.h>
 
 /* ------------------------------------------------------------------------ attributes -- */
-/** Marks exported functions. */
 #ifndef BITEXACT_EXPORT
-#define BITEXACT_EXPORT
+#define BITEXACT_EXPORT /**< Marks exported functions. */
 #endif
 /** Warns when a status is ignored. Define it away before including if that is not wanted. */
 #if !defined(BITEXACT_NODISCARD) && defined(__GNUC__)
@@ -43,8 +41,7 @@
 #elif !defined(BITEXACT_NODISCARD)
 #define BITEXACT_NODISCARD
 #endif
-/** An exported function that returns a status. */
-#define BITEXACT_CALL BITEXACT_NODISCARD BITEXACT_EXPORT
+#define BITEXACT_CALL BITEXACT_NODISCARD BITEXACT_EXPORT /**< Exported, and returns a status. */
 /** No function throws. */
 #ifdef __cplusplus
 #define BITEXACT_NOEXCEPT noexcept
@@ -60,12 +57,10 @@ extern "C" {
 /** Version as one number: major * 10000 + minor * 100 + patch. */
 #define BITEXACT_VERSION \
   (BITEXACT_VERSION_MAJOR * 10000 + BITEXACT_VERSION_MINOR * 100 + BITEXACT_VERSION_PATCH)
-/** Version of the function table that this header describes. */
-#define BITEXACT_API_VERSION 1
+#define BITEXACT_API_VERSION 1 /**< Of the function table that this header describes. */
 
-/* ---------------------------------------------------------------------------- status -- */
+/* ------------------------------------------- status; 1-99: the caller's mistake -- */
 #define BITEXACT_STATUS_OK 0
-/* 1-99: the caller's mistake. */
 #define BITEXACT_STATUS_NULL_POINTER 1    /**< A required pointer is null. */
 #define BITEXACT_STATUS_STRUCT_SIZE 2     /**< struct_size is too small to be a version of the struct. */
 #define BITEXACT_STATUS_UNKNOWN_FIELD 3   /**< A flag, reserved member or longer tail is not zero. */
@@ -92,7 +87,7 @@ extern "C" {
 #define BITEXACT_STATUS_CUDA_ERROR 105      /**< Any other CUDA error: bitexact_last_cuda_error(). */
 #define BITEXACT_STATUS_NO_CUDA_BACKEND 106 /**< The library was built without CUDA. */
 #define BITEXACT_STATUS_HOST_LIBM 107       /**< This libm's expf is not the one the contract names. */
-#define BITEXACT_STATUS_INTERNAL 108        /**< A defect of the library, reported instead of thrown. */
+#define BITEXACT_STATUS_INTERNAL 108 /**< A defect of the library, or a device that computes wrongly. */
 /* 200-299: the gate's answers. Normal; nothing was enqueued: run your own chain. */
 #define BITEXACT_STATUS_UNVERIFIED 200 /**< Caller mode, undecided: run eager, then ..._verify. */
 #define BITEXACT_STATUS_DECLINED 201   /**< Not proven equal, for good: run eager. */
@@ -115,8 +110,7 @@ typedef struct bitexact_context bitexact_context;
 #define BITEXACT_DTYPE_INT32 5
 #define BITEXACT_DTYPE_INT64 6
 
-/** Device ordinal of the host backend. */
-#define BITEXACT_DEVICE_HOST (-1)
+#define BITEXACT_DEVICE_HOST (-1) /**< Device ordinal of the host backend. */
 
 #define BITEXACT_POLICY_VERIFY 0    /**< Check at first use, latch the verdict. */
 #define BITEXACT_POLICY_REFERENCE 1 /**< Never fuse: the off switch. */
@@ -124,7 +118,7 @@ typedef struct bitexact_context bitexact_context;
 #define BITEXACT_POLICY_AUDIT 3     /**< Check every call (slow; for debugging). */
 #define BITEXACT_POLICY_STRICT 4    /**< As VERIFY, but a decline is returned as DECLINED (for CI). */
 
-#define BITEXACT_REFERENCE_BUILTIN 0 /**< The library's own reference kernels are the truth. */
+#define BITEXACT_REFERENCE_BUILTIN 0 /**< The library's own reference, held against digests, is the truth. */
 #define BITEXACT_REFERENCE_CALLER 1  /**< The framework's own eager result is the truth. */
 
 #define BITEXACT_OPERATION_FUSED_ROPE 1
@@ -144,9 +138,10 @@ typedef struct bitexact_context bitexact_context;
 #define BITEXACT_REASON_LAUNCH_ERROR 3 /**< The fused kernel could not be launched or failed. */
 #define BITEXACT_REASON_NO_IMAGE 4     /**< No machine code or PTX for this device. */
 #define BITEXACT_REASON_POLICY 5       /**< The policy decided (REFERENCE or TRUST). */
+#define BITEXACT_REASON_REFERENCE 6    /**< The reference or the comparison is wrong: nothing is proven. */
 
 /** Bits of `basis`: what a verdict rests on. */
-#define BITEXACT_BASIS_PROBE 1       /**< Probe inputs against the built-in reference. */
+#define BITEXACT_BASIS_PROBE 1       /**< Probe inputs against the reference, and that against a digest. */
 #define BITEXACT_BASIS_LIVE 2        /**< The caller's tensors. */
 #define BITEXACT_BASIS_CERTIFICATE 4 /**< A completed bitexact_certify(). */
 
@@ -181,8 +176,7 @@ typedef struct bitexact_context_info {
   int32_t image_architecture; /**< Architecture that the running code was compiled for; 0 for the host. */
   int32_t driver_version;     /**< As cudaDriverGetVersion gives it; 0 for the host. */
   int32_t runtime_version;    /**< Of the CUDA runtime inside the library; 0 in a host-only build. */
-  int64_t position_errors;    /**< (batch, token) pairs whose position lay outside [0, table_rows), in calls
-                                   that have finished on the device. */
+  int64_t position_errors;    /**< Tokens whose position lay outside [0, table_rows), in finished calls. */
   const char* device_name;    /**< Lives as long as the context. */
 } bitexact_context_info;
 
@@ -198,9 +192,12 @@ typedef struct bitexact_context_info {
  * - ATEN (0):  s = rX(r32(g / r32(1 + expf(-g))))              torch.nn.functional.silu on CUDA
  * - SIGMOID:   s = rX(g * rX(r32(1 / r32(1 + expf(-g)))))      x * torch.sigmoid(x)
  * - CANDLE:    e = rX(expf(-g)), d = rX(1 + e), s = rX(g / d)  candle's eager silu: CPU, and float16 on CUDA
+ * - GLU:       s = rX(r32(1 / r32(1 + expf(-g))))              torch.sigmoid(gate) * up
  * - compute_dtype 0:       out = rX(s * u)       two roundings, the eager chain
- * - compute_dtype FLOAT32: out = rX(r32(s32 * u)), s32 = s before its last rounding to x
- *                          (silu(gate.float()) * up.float(), one cast; ATEN only)
+ * - compute_dtype FLOAT32: out = rX(r32(s32 * u)), s32 = s before its last rounding to x (ATEN:
+ *                          silu(gate.float()) * up.float(), one cast; GLU: torch.nn.functional.glu)
+ * - clamp (ATEN alone): max(min(u, L), -L) stands for u; BEFORE, min(g, L) for g; AFTER, min(s, L) for s. L is
+ *   the limit rounded to x; unrounded with compute_dtype FLOAT32, which AFTER does not take. A NaN stays one.
  */
 typedef struct bitexact_silu_mul_params {
   uint32_t struct_size;        /**< sizeof(bitexact_silu_mul_params). */
@@ -216,11 +213,17 @@ typedef struct bitexact_silu_mul_params {
   int64_t up_batch_stride, up_row_stride;
   void* out; /**< Out. As gate; no element may be visited twice. */
   int64_t out_batch_stride, out_row_stride;
+  int32_t clamp;       /**< BITEXACT_CLAMP value. */
+  uint32_t limit_bits; /**< With a clamp: the limit as the bits of a float32, finite, > 0 in x. Without: 0. */
 } bitexact_silu_mul_params;
 
 #define BITEXACT_SILU_ATEN 0
 #define BITEXACT_SILU_SIGMOID 1
 #define BITEXACT_SILU_CANDLE 2
+#define BITEXACT_SILU_GLU 3
+#define BITEXACT_CLAMP_NONE 0
+#define BITEXACT_CLAMP_BEFORE 1
+#define BITEXACT_CLAMP_AFTER 2
 
 /** The framework's own result for bitexact_fused_silu_mul_verify(). Since 0.9. */
 typedef struct bitexact_silu_mul_reference {
@@ -368,14 +371,13 @@ typedef struct bitexact_certify_report {
 
 /* ---------------------------------------------------------------------- initialisers -- */
 /* Each equals the bytes that the function of the same name writes: zeros, and struct_size. */
-
 #define BITEXACT_ZEROS_10 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 /**< Part of the initialisers. */
 #define BITEXACT_CONTEXT_OPTIONS_INIT \
   { (uint32_t)sizeof(bitexact_context_options), 0, 0, 0, 0, 0 }
 #define BITEXACT_CONTEXT_INFO_INIT \
   { (uint32_t)sizeof(bitexact_context_info), BITEXACT_ZEROS_10, 0 }
 #define BITEXACT_SILU_MUL_PARAMS_INIT \
-  { (uint32_t)sizeof(bitexact_silu_mul_params), BITEXACT_ZEROS_10, 0, 0, 0, 0, 0, 0, 0 }
+  { (uint32_t)sizeof(bitexact_silu_mul_params), BITEXACT_ZEROS_10, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 #define BITEXACT_SILU_MUL_REFERENCE_INIT \
   { (uint32_t)sizeof(bitexact_silu_mul_reference), 0, 0, 0, 0 }
 #define BITEXACT_ROPE_PARAMS_INIT                                                                    \
@@ -480,7 +482,6 @@ typedef struct bitexact_api {
 typedef int32_t (*bitexact_get_api_fn)(uint32_t api_version, const bitexact_api** out);
 
 #ifndef BITEXACT_NO_PROTOTYPES
-
 /* ----------------------------------------------------------- version, table, diagnostics -- */
 /** BITEXACT_VERSION of the library. One of the two symbols that exist for ever. [any] Since 0.9. */
 BITEXACT_EXPORT uint32_t bitexact_version(void) BITEXACT_NOEXCEPT;
@@ -538,7 +539,7 @@ BITEXACT_CALL int32_t bitexact_context_get_info(bitexact_context* context,
 /* ------------------------------------------------------------------------ operations -- */
 /** Runs the operation on the stream. In BUILTIN mode 0 means that out holds (in stream order) the contract's
  *  bits, from the fused kernel or from the reference. @return in CALLER mode also UNVERIFIED, DECLINED,
- *  CAPTURING; under STRICT also DECLINED. [any] Since 0.9. */
+ *  CAPTURING; under STRICT also DECLINED; INTERNAL where the reference itself is wrong. [any] Since 0.9. */
 BITEXACT_CALL int32_t bitexact_fused_silu_mul(bitexact_context* context,
                                               const bitexact_silu_mul_params* params,
                                               bitexact_stream stream) BITEXACT_NOEXCEPT;
@@ -596,5 +597,4 @@ BITEXACT_CALL int32_t bitexact_certify(bitexact_context* context, const bitexact
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
-
 #endif /* BITEXACT_H_ */

@@ -31,7 +31,8 @@ constexpr int64_t size_of(Dtype dtype) {
 
 // ---------------------------------------------------------------------------------- silu_mul --
 
-enum class Silu : int32_t { aten = 0, sigmoid = 1, candle = 2 };  // BITEXACT_SILU constants
+enum class Silu : int32_t { aten = 0, sigmoid = 1, candle = 2, glu = 3 };  // BITEXACT_SILU constants
+enum class Clamp : int8_t { none = 0, before = 1, after = 2 };             // BITEXACT_CLAMP constants
 
 // Bytes that a thread reads of each tensor at a time.
 enum class SiluMulVariant : int32_t { scalar = 0, vec8 = 1, vec16 = 2 };
@@ -44,7 +45,9 @@ struct Rows {  // element (b, r, c) at data + b * batch + r * row + c, in elemen
 struct SiluMulArgs {
   Dtype dtype;
   bool compute_float32;  // one rounding instead of two
+  Clamp clamp;
   Silu silu;
+  float limit;  // of the clamp, as the caller gave it: not rounded to the compute dtype
   int64_t batches, rows, cols;
   Rows gate, up, out;
 };
@@ -92,6 +95,8 @@ struct RopeArgs {
 
 // -------------------------------------------------------------------------------- compare --
 
+constexpr uint64_t no_key = ~uint64_t{0}, no_place = no_key;
+
 // A strided tensor read in flat order from element `first` on; the last axis is contiguous.
 struct View {
   const void* data;
@@ -104,14 +109,14 @@ struct CompareArgs {
   Dtype dtype;
   int64_t count;
   View actual, expected;
-  uint64_t first_key;  // names element 0 in the result; keys count up in flat order
+  uint64_t first_key;               // names element 0 in the result; keys count up in flat order
+  uint64_t first_place = no_place;  // of element 0 in the digest of what is expected; no_place: not in it
 };
-
-constexpr uint64_t no_key = ~uint64_t{0};
 
 // Summed up over comparisons; `key` is that of the first mismatch.
 struct Comparison {
-  unsigned long long mismatches, nan_payload_differences, key, expected, actual;
+  unsigned long long mismatches = 0, nan_payload_differences = 0, key = no_key, expected = 0, actual = 0;
+  unsigned long long digest = 0;  // of what is expected
 };
 
 // -------------------------------------------------------------------------- fewer dimensions --

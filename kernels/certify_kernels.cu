@@ -2,6 +2,8 @@
 // they compute stands in certify_sweep.h and reference.h; every operation there names its rounding.
 #include "certify_kernels.h"
 
+#include "warp.cuh"
+
 namespace bitexact {
 namespace {
 
@@ -14,11 +16,7 @@ __global__ void certify_fill_kernel(const __grid_constant__ CertifyArgs<Args> a)
   }
 }
 
-// The sum, or for keys the least, over the threads of a warp.
-__device__ unsigned long long warp_sum(unsigned long long x) {
-  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
-  return x;
-}
+// For keys: the least over the threads of a warp.
 __device__ unsigned long long warp_least(unsigned long long x) {
   for (int offset = 16; offset > 0; offset /= 2) {
     const unsigned long long other = __shfl_xor_sync(0xffffffffu, x, offset);

@@ -7,7 +7,7 @@
 namespace bitexact {
 
 enum class Sweep : int32_t {
-  samples,          // random and adversarial inputs
+  samples,          // random and adversarial inputs; of a clamp, each part with a limit of its own
   pairs,            // silu_mul in 16 bits: every (gate, up)
   gates,            // silu_mul in float32: every gate, up = 1
   first_products,   // rope: every (x1, cos) in the first output, every (x1, sin) in the second; all else +0
@@ -53,7 +53,15 @@ BITEXACT_BOTH inline SiluMulInput certify_input(const CertifyArgs<SiluMulArgs>& 
   }
   if (a.sweep == Sweep::gates) return {part << 22 | at, certify::one(dtype)};
   const uint64_t h = mix(part << 22 | at), k = mix(h);
-  // Sampled in float32 alone. Between -80 and -105.5 expf(-gate) comes to its overflow, and silu is subnormal.
+  if (a.call.clamp != Clamp::none && (h & 48) == 0) {  // about the limit, either sign
+    const uint64_t limit = reference::round_bits(a.call.limit, dtype);
+    const auto near = [&](uint64_t z) {
+      return (z >> 63) * certify::sign_bit(dtype) | (limit + (z >> 60 & 7) - 3) % certify::sign_bit(dtype);
+    };
+    return {near(h), (k & 1) == 0 ? near(k) : certify::sample(dtype, k)};
+  }
+  if (size_of(dtype) == 2) return {certify::sample(dtype, h), certify::sample(dtype, k)};
+  // Between -80 and -105.5 expf(-gate) comes to its overflow, and silu is subnormal.
   const bool far_out = (h & 15) >= 12;
   return {far_out ? 0xc2a00000u + (h >> 24) % 0x330000u : certify::sample(dtype, h),
           certify::sample(dtype, k)};

@@ -5,17 +5,10 @@
 
 namespace bitexact {
 
-BITEXACT_BOTH inline uint64_t mix(uint64_t z) {
-  z += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-// One output's share of the digest, which is their sum modulo 2^64 and so knows no order. NaNs are one value.
+// Of a certificate's digest, to which all NaNs are one value.
 BITEXACT_BOTH inline uint64_t digest_share(uint64_t key, uint64_t value, Dtype dtype) {
   const uint64_t nan = dtype == Dtype::float32 ? 0x7fffffff : 0x7fff;
-  return mix(key << 32 | (reference::is_nan(value, dtype) ? nan : value));
+  return digest_share(key, reference::is_nan(value, dtype) ? nan : value);
 }
 
 // ---------------------------------------------------------------------------------- values --

@@ -1,11 +1,5 @@
 // out = silu(gate) * up in one pass, with every rounding of the eager chain.
-//
-// With x the dtype, rX rounding to x, r32 to float32 (to nearest even, subnormals kept):
-//   aten          s = rX(r32(g / r32(1 + expf(-g))))                out = rX(s * u)
-//   aten_float32  s = r32(g / r32(1 + expf(-g)))                    out = rX(r32(s * u))
-//   sigmoid       s = rX(g * rX(r32(1 / r32(1 + expf(-g)))))        out = rX(s * u)
-//   candle        s = rX(r32(g / rX(r32(1 + rX(expf(-g))))))        out = rX(s * u)
-// expf is CUDA's accurate one, the division IEEE. `aten` is torch.nn.functional.silu, then a multiply.
+// The arithmetic stands in fused_silu_mul.cuh.
 //
 // Layout: rows of contiguous columns, free row and batch strides. A thread moves one vector of each
 // tensor; the last thread of a row does the columns that no whole vector covers.
@@ -14,88 +8,11 @@
 #include <type_traits>
 
 #include "common/launch.h"
-#include "common/numeric.cuh"
 #include "common/vector.cuh"
+#include "fused_silu_mul.cuh"
 
 namespace bitexact {
 namespace {
-
-// ------------------------------------------------------------------------------- scalar op --
-
-enum class Form { aten, aten_float32, sigmoid, candle };
-
-// silu before its last rounding is numerator / denominator.
-template <class X, Form F>
-__device__ float numerator(X gate) {
-  return F == Form::sigmoid ? 1.0f : widen(gate);
-}
-template <class X, Form F>
-__device__ float denominator(X gate) {
-  const float e = expf(-widen(gate));
-  if constexpr (F == Form::candle) return widen(round_to<X>(__fadd_rn(1.0f, widen(round_to<X>(e)))));
-  return __fadd_rn(1.0f, e);
-}
-
-// n / d rounded to nearest even, without the checks and the slow path of a general division: Newton steps
-// and a last correction by the exact remainder. Right where 1 <= d < 2^126 and n is finite, which tests
-// show for every gate there is. The remainder is taken as d * q - n, so that q = -0 stays -0.
-__device__ inline float divide_in_range(float n, float d) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-  r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
-  const float q = __fmul_rn(n, r);
-  return __fmaf_rn(-__fmaf_rn(d, q, -n), r, q);
-}
-// The gates for which that holds: 1 + exp(-g), and candle's rounding of it, stay below 2^126. (NaN needs no
-// care: it comes out of the Newton steps as it went in.)
-template <class X, Form F>
-__device__ bool in_range(float greatest_gate) {
-  return greatest_gate < (F == Form::candle && std::is_same<X, f16>::value ? 11.0f : 87.0f);
-}
-
-// From the quotient to the result, for two elements, or for one of float32: as many as Arithmetic<X> packs.
-template <class X, Form F>
-__device__ void finish(const float* quotient, const X* gate, const X* up, X* out) {
-  using A = Arithmetic<X>;
-  constexpr int last = A::lanes - 1;
-  if constexpr (F == Form::aten_float32) {
-    for (int i = 0; i <= last; ++i) out[i] = round_to<X>(__fmul_rn(quotient[i], widen(up[i])));
-  } else {
-    typename A::Value s;
-    if constexpr (last == 1)
-      s = round_two_to<X>(quotient[0], quotient[1]);
-    else
-      s = quotient[0];
-    if constexpr (F == Form::sigmoid) s = A::mul(A::load(gate[0], gate[last]), s);
-    A::store(A::mul(s, A::load(up[0], up[last])), out[0], out[last]);
-  }
-}
-
-// One element, any gate (NaN is in no range). The second lane of a packed value repeats it.
-template <class X, Form F>
-__device__ X silu_mul(X gate, X up) {
-  const float n = numerator<X, F>(gate), d = denominator<X, F>(gate);
-  const float q = in_range<X, F>(fabsf(widen(gate))) ? divide_in_range(n, d) : __fdiv_rn(n, d);
-  const float quotient[2] = {q, q};
-  const X g[2] = {gate, gate}, u[2] = {up, up};
-  X o[2];
-  finish<X, F>(quotient, g, u, o);
-  return o[0];
-}
-
-// Two elements without a branch; right if in_range() holds for `greatest_gate` afterwards, as it nearly
-// always does.
-template <class X, Form F>
-__device__ void quick_silu_mul(const X* gate, const X* up, X* out, float& greatest_gate) {
-  float quotient[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    quotient[i] = divide_in_range(numerator<X, F>(gate[i]), denominator<X, F>(gate[i]));
-    greatest_gate = fmaxf(greatest_gate, fabsf(widen(gate[i])));
-  }
-#pragma unroll
-  for (int i = 0; i < 2; i += Arithmetic<X>::lanes) finish<X, F>(quotient + i, gate + i, up + i, out + i);
-}
 
 // --------------------------------------------------------------------------------- kernels --
 
@@ -109,17 +26,23 @@ struct VectorArgs {
   int32_t rows, gate_row, up_row, out_row, gate_batch, up_batch, out_batch;
   int32_t rows_on_x;  // more rows than the y axis holds
 };
+struct ClampedVectorArgs : VectorArgs {
+  float limit;
+};
+template <Form F>
+using VectorArgsOf = std::conditional_t<clamp_of(F) == Clamp::none, VectorArgs, ClampedVectorArgs>;
 
-VectorArgs vector_args(const SiluMulArgs& a) {
+ClampedVectorArgs vector_args(const SiluMulArgs& a) {
   const auto narrow = [](int64_t stride) { return static_cast<int32_t>(stride); };
-  return {a.gate.data,          a.up.data,          a.out.data,          a.cols,
-          narrow(a.rows),       narrow(a.gate.row), narrow(a.up.row),    narrow(a.out.row),
-          narrow(a.gate.batch), narrow(a.up.batch), narrow(a.out.batch), 0};
+  return {{a.gate.data, a.up.data, a.out.data, a.cols, narrow(a.rows), narrow(a.gate.row), narrow(a.up.row),
+           narrow(a.out.row), narrow(a.gate.batch), narrow(a.up.batch), narrow(a.out.batch), 0},
+          a.limit};
 }
 
 // N elements a thread. Blocks run through a row before they come to the next, as memory likes it.
 template <class X, Form F, int N>
-__global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __grid_constant__ VectorArgs a) {
+__global__ void __launch_bounds__(max_threads)
+    fused_silu_mul_vector(const __grid_constant__ VectorArgsOf<F> a) {
   const unsigned row_block = a.rows_on_x ? blockIdx.x : blockIdx.y,
                  col_block = a.rows_on_x ? blockIdx.y : blockIdx.x;
   const int r = row_block * blockDim.y + threadIdx.y, b = blockIdx.z;
@@ -129,19 +52,23 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_vector(const __gri
       static_cast<const X*>(a.gate) + (int64_t{b} * a.gate_batch + int64_t{r} * a.gate_row + c);
   const X* const up = static_cast<const X*>(a.up) + (int64_t{b} * a.up_batch + int64_t{r} * a.up_row + c);
   X* const out = static_cast<X*>(a.out) + (int64_t{b} * a.out_batch + int64_t{r} * a.out_row + c);
+  float limit = 0.0f;
+  if constexpr (clamp_of(F) != Clamp::none) limit = limit_of<X, F>(a.limit);
   int count = N;
   if (c + N <= a.cols) {
     const auto g = Vector<X, N>::load(gate), u = Vector<X, N>::load(up);
     Vector<X, N> o;
     float greatest_gate = 0.0f;
 #pragma unroll
-    for (int i = 0; i < N; i += 2) quick_silu_mul<X, F>(g.at + i, u.at + i, o.at + i, greatest_gate);
+    for (int i = 0; i < N; i += 2) {
+      quick_silu_mul<X, F>(g.at + i, u.at + i, o.at + i, limit, greatest_gate);
+    }
     if (in_range<X, F>(greatest_gate)) return o.store(out);
   } else {
     count = static_cast<int>(a.cols - c);
   }
 #pragma unroll 1
-  for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i]);
+  for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i], limit);
 }
 
 constexpr int scalar_elements = 4;  // a thread, so that their loads wait together
@@ -149,6 +76,7 @@ constexpr int scalar_elements = 4;  // a thread, so that their loads wait togeth
 // N single elements a thread, any size.
 template <class X, Form F, int N>
 __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __grid_constant__ SiluMulArgs a) {
+  const float limit = limit_of<X, F>(a.limit);
   for (int64_t b = blockIdx.z; b < a.batches; b += gridDim.z) {
     for (int64_t r = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < a.rows;
          r += int64_t{gridDim.y} * blockDim.y) {
@@ -165,7 +93,7 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __gri
           }
         };
         each([&](int i, int64_t at) { g[i] = gate[at], u[i] = up[at]; });
-        each([&](int i, int64_t at) { out[at] = silu_mul<X, F>(g[i], u[i]); });
+        each([&](int i, int64_t at) { out[at] = silu_mul<X, F>(g[i], u[i], limit); });
       }
     }
   }
@@ -188,11 +116,16 @@ Entry entry(SiluMulVariant variant) {
 
 template <class X>
 Entry entry(const SiluMulArgs& a, SiluMulVariant variant) {
-  if (a.silu == Silu::sigmoid) return entry<X, Form::sigmoid>(variant);
+  if (a.clamp == Clamp::after) return entry<X, Form::aten_after>(variant);
   if constexpr (sizeof(X) == 2) {
     if (a.silu == Silu::candle) return entry<X, Form::candle>(variant);
+    if (a.compute_float32 && a.silu == Silu::glu) return entry<X, Form::glu_float32>(variant);
+    if (a.compute_float32 && a.clamp != Clamp::none) return entry<X, Form::aten_float32_before>(variant);
     if (a.compute_float32) return entry<X, Form::aten_float32>(variant);
   }
+  if (a.clamp == Clamp::before) return entry<X, Form::aten_before>(variant);
+  if (a.silu == Silu::sigmoid) return entry<X, Form::sigmoid>(variant);
+  if (a.silu == Silu::glu) return entry<X, Form::glu>(variant);
   return entry<X, Form::aten>(variant);
 }
 
@@ -227,7 +160,7 @@ cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, 
   const int64_t y = std::min(std::max<int64_t>(max_threads / x, 1), a.rows);
   const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(vectors, x);
   const dim3 block(static_cast<unsigned>(x), static_cast<unsigned>(y));
-  VectorArgs short_args = vector_args(a);
+  ClampedVectorArgs short_args = vector_args(a);
   short_args.rows_on_x = row_blocks > 65535;
   const bool rows_on_x = variant != SiluMulVariant::scalar && short_args.rows_on_x != 0;
   const dim3 grid(grid_x(rows_on_x ? row_blocks : col_blocks), grid_yz(rows_on_x ? col_blocks : row_blocks),

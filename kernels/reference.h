@@ -6,23 +6,44 @@
 #include "reference_numeric.h"
 
 namespace bitexact {
+
+// One step of splitmix64.
+BITEXACT_BOTH inline uint64_t mix(uint64_t z) {
+  z += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// One output's share of a digest, which is their sum modulo 2^64 and so knows no order; `place` names the output.
+BITEXACT_BOTH inline uint64_t digest_share(uint64_t place, uint64_t bits) { return mix(place << 32 | bits); }
+
 namespace reference {
 
 // -------------------------------------------------------------------------------- silu_mul --
 
 BITEXACT_BOTH inline int64_t count(const SiluMulArgs& a) { return a.batches * a.rows * a.cols; }
 
+// As torch.clamp has it: a NaN is neither above nor below, and stays.
+BITEXACT_BOTH inline float at_most(float x, float limit) { return x > limit ? limit : x; }
+BITEXACT_BOTH inline float at_least(float x, float limit) { return x < limit ? limit : x; }
+
 BITEXACT_BOTH inline uint64_t silu_mul(uint64_t gate, uint64_t up, const SiluMulArgs& a) {
-  const float g = widen(gate, a.dtype), u = widen(up, a.dtype), e = exp32(-g);
+  const float limit = a.compute_float32 ? a.limit : rounded(a.limit, a.dtype);
+  float g = widen(gate, a.dtype), u = widen(up, a.dtype);
+  if (a.clamp == Clamp::before) g = at_most(g, limit);
+  if (a.clamp != Clamp::none) u = at_most(at_least(u, -limit), limit);
+  const float e = exp32(-g);
   float s;
   if (a.silu == Silu::sigmoid) {
     s = mul(g, rounded(divide(1.0f, add(1.0f, e)), a.dtype));
   } else if (a.silu == Silu::candle) {
     s = divide(g, rounded(add(1.0f, rounded(e, a.dtype)), a.dtype));
   } else {
-    s = divide(g, add(1.0f, e));
+    s = divide(a.silu == Silu::glu ? 1.0f : g, add(1.0f, e));
   }
   if (!a.compute_float32) s = rounded(s, a.dtype);
+  if (a.clamp == Clamp::after) s = at_most(s, limit);
   return round_bits(mul(s, u), a.dtype);
 }
 
@@ -147,7 +168,7 @@ enum class Difference { none, nan_payload, value };
 
 struct Compared {
   Difference difference;
-  uint64_t actual, expected;
+  uint64_t actual, expected, share;
 };
 
 BITEXACT_BOTH inline bool is_nan(uint64_t bits, Dtype dtype) {
@@ -167,7 +188,9 @@ BITEXACT_BOTH inline uint64_t element(const View& x, int64_t index, Dtype dtype)
 }
 
 BITEXACT_BOTH inline Compared compare_at(const CompareArgs& a, int64_t index) {
-  Compared c{Difference::none, element(a.actual, index, a.dtype), element(a.expected, index, a.dtype)};
+  Compared c{Difference::none, element(a.actual, index, a.dtype), element(a.expected, index, a.dtype), 0};
+  if (a.first_place != no_place)
+    c.share = digest_share(a.first_place + static_cast<uint64_t>(index), c.expected);
   if (c.actual != c.expected) {
     const bool both = is_nan(c.actual, a.dtype) && is_nan(c.expected, a.dtype);
     c.difference = both ? Difference::nan_payload : Difference::value;

@@ -3,6 +3,7 @@
 
 #include "common/launch.h"
 #include "reference.h"
+#include "warp.cuh"
 
 namespace bitexact {
 namespace {
@@ -21,6 +22,7 @@ __global__ void reference_rope(const __grid_constant__ RopeArgs a) {
 }
 
 __global__ void compare(const __grid_constant__ CompareArgs a, Comparison* result) {
+  unsigned long long digest = 0;
   for (int64_t i = first_index(); i < a.count; i += index_step()) {
     const auto compared = reference::compare_at(a, i);
     if (compared.difference == reference::Difference::value) {
@@ -29,7 +31,10 @@ __global__ void compare(const __grid_constant__ CompareArgs a, Comparison* resul
     } else if (compared.difference == reference::Difference::nan_payload) {
       atomicAdd(&result->nan_payload_differences, 1ull);
     }
+    digest += compared.share;
   }
+  digest = warp_sum(digest);
+  if (threadIdx.x % 32 == 0 && digest != 0) atomicAdd(&result->digest, digest);
 }
 
 // Fetches the bits of the first mismatch, if it lies in this comparison.

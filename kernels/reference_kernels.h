@@ -10,7 +10,7 @@ namespace bitexact {
 cudaError_t launch_reference_silu_mul(const SiluMulArgs& a, cudaStream_t stream);
 cudaError_t launch_reference_rope(const RopeArgs& a, cudaStream_t stream);
 
-// Adds to *result, which is in device memory and started as {0, 0, no_key, 0, 0}.
+// Adds to *result, which is in device memory and started as Comparison{}.
 cudaError_t launch_compare(const CompareArgs& a, Comparison* result, cudaStream_t stream);
 
 // The entries of the kernels above, for loading them ahead of their first launch.

@@ -34,6 +34,9 @@ class Backend {
   // UNSUPPORTED and the like for what this device cannot do bit for bit.
   virtual int32_t supports(const SiluMulArgs& a) = 0;
 
+  // Are the bits of its exponential those of the device that digests were captured on?
+  virtual bool has_captured_exp() = 0;
+
   // Statuses are recorded with fail(). Work is enqueued on `stream` in order.
   virtual int32_t check_stream(bitexact_stream stream) = 0;
   virtual int32_t fused(const SiluMulArgs& a, SiluMulVariant variant, bitexact_stream stream) = 0;

@@ -1,6 +1,7 @@
 #include "certify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "golden_digests.h"
@@ -39,9 +40,15 @@ Layout layout_of(const RopeArgs& a) {
           tokens * 2 * certify_pairs * size_of(a.table_dtype)};
 }
 
-// Every other part as a matrix: the kernels place long rows and many rows differently.
+// Every other part as a matrix: the kernels place long rows and many rows differently. Whole domains are swept
+// with the limit that PyTorch's digests were captured with; samples take limits between 2^-8 and 2^16.
 CertifyArgs<SiluMulArgs> located(SiluMulArgs a, Sweep sweep, int64_t part, char* memory) {
   const Layout layout = layout_of(a);
+  if (a.clamp != Clamp::none) {
+    const double fraction = static_cast<double>(mix(static_cast<uint64_t>(part)) >> 11) * 0x1p-53;
+    const float sampled = static_cast<float>(std::ldexp(0.5 + fraction / 2, static_cast<int>(part % 24) - 7));
+    a.limit = sweep == Sweep::samples ? sampled : golden_limit;
+  }
   a.batches = 1;
   a.rows = part % 2 == 0 ? 1 : 1024;
   a.cols = certify_inputs / a.rows;
@@ -206,7 +213,9 @@ Plan plan_of(int kernel) {
     plan.stretches[plan.count++] = {kind, sweep, parts};
   };
   if (!is_rope(kernel)) {
-    if (silu_mul_kernel(kernel).args.dtype != Dtype::float32) {
+    const SiluMulArgs a = silu_mul_kernel(kernel).args;
+    if (a.dtype != Dtype::float32) {
+      if (a.clamp != Clamp::none) add(Stretch::sampled, Sweep::samples, 24);
       add(Stretch::exhaustive, Sweep::pairs, sweep_parts_total);
     } else {
       add(Stretch::sampled, Sweep::samples, 64);

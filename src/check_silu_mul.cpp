@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "check.h"
 #include "check_common.h"
 #include "params.h"
@@ -21,12 +23,10 @@ bool in_place(const SiluMulArgs& a, const Rows& in) {
          (a.batches <= 1 || a.out.batch == in.batch);
 }
 
-// Everything but pointers and strides.
-int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& empty) {
-  BITEXACT_TRY(check_flags(p.flags, 0));
-  BITEXACT_TRY(check_zero(p.reserved, "reserved"));
-  BITEXACT_TRY(check_tensor_dtype(p.dtype));
-  BITEXACT_TRY(check_range(p.silu, BITEXACT_SILU_CANDLE, "silu"));
+// Which of the numerics there are, and what is said of the others.
+int32_t check_numerics(const bitexact_silu_mul_params& p) {
+  BITEXACT_TRY(check_range(p.silu, BITEXACT_SILU_GLU, "silu"));
+  BITEXACT_TRY(check_range(p.clamp, BITEXACT_CLAMP_AFTER, "clamp"));
   if (p.compute_dtype != 0 && p.compute_dtype != BITEXACT_DTYPE_FLOAT32) {
     return fail(BITEXACT_STATUS_INVALID_VALUE, "compute_dtype is %d; accepted: 0, FLOAT32 (1)",
                 p.compute_dtype);
@@ -36,18 +36,50 @@ int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& em
         BITEXACT_STATUS_UNSUPPORTED,
         "silu is CANDLE with dtype FLOAT32; accepted: FLOAT16, BFLOAT16 (in float32 candle computes ATEN)");
   }
-  const bool compute_float32 = p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
-  if (compute_float32 && p.silu != BITEXACT_SILU_ATEN) {
-    return fail(BITEXACT_STATUS_UNSUPPORTED, "compute_dtype is FLOAT32 with silu %d; accepted: silu ATEN (0)",
+  const bool one_rounding = p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
+  if (one_rounding && p.silu != BITEXACT_SILU_ATEN && p.silu != BITEXACT_SILU_GLU) {
+    return fail(BITEXACT_STATUS_UNSUPPORTED,
+                "compute_dtype is FLOAT32 with silu %d; accepted: silu ATEN (0), GLU (3)", p.silu);
+  }
+  if (p.clamp != BITEXACT_CLAMP_NONE && p.silu != BITEXACT_SILU_ATEN) {
+    return fail(BITEXACT_STATUS_UNSUPPORTED, "clamp is %d with silu %d; accepted: silu ATEN (0)", p.clamp,
                 p.silu);
   }
+  if (p.clamp == BITEXACT_CLAMP_AFTER && one_rounding) {
+    return fail(BITEXACT_STATUS_UNSUPPORTED,
+                "clamp is AFTER (2) with compute_dtype FLOAT32; accepted: compute_dtype 0");
+  }
+  // Bits of the greatest float32 that dtype rounds to 0: limited to 0, zeros of either sign would be equal.
+  const uint32_t zero = one_rounding                         ? 0
+                        : p.dtype == BITEXACT_DTYPE_FLOAT16  ? 0x33000000  // 2^-25
+                        : p.dtype == BITEXACT_DTYPE_BFLOAT16 ? 0x8000      // 2^-134
+                                                             : 0;
+  constexpr uint32_t infinity = 0x7f800000;
+  if (p.clamp == BITEXACT_CLAMP_NONE ? p.limit_bits == 0 : p.limit_bits > zero && p.limit_bits < infinity) {
+    return BITEXACT_STATUS_OK;
+  }
+  return fail(
+      BITEXACT_STATUS_INVALID_VALUE,
+      "limit_bits is 0x%x with clamp %d; accepted: the bits of a finite float32 that rounds to more than 0 "
+      "with a clamp, 0 without one",
+      p.limit_bits, p.clamp);
+}
+
+// Everything but pointers and strides.
+int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& empty) {
+  BITEXACT_TRY(check_flags(p.flags, 0));
+  BITEXACT_TRY(check_zero(p.reserved, "reserved"));
+  BITEXACT_TRY(check_tensor_dtype(p.dtype));
+  BITEXACT_TRY(check_numerics(p));
   BITEXACT_TRY(check_size(p.batches, "batches"));
   BITEXACT_TRY(check_size(p.rows, "rows"));
   BITEXACT_TRY(check_size(p.cols, "cols"));
   empty = p.batches == 0 || p.rows == 0 || p.cols == 0;
   a.dtype = static_cast<Dtype>(p.dtype);
-  a.compute_float32 = compute_float32;
+  a.compute_float32 = p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
+  a.clamp = static_cast<Clamp>(p.clamp);
   a.silu = static_cast<Silu>(p.silu);
+  std::memcpy(&a.limit, &p.limit_bits, sizeof(a.limit));
   a.batches = p.batches;
   a.rows = p.rows;
   a.cols = p.cols;

@@ -8,6 +8,7 @@
 #include "cuda_device.h"
 #include "fused_rope.h"
 #include "fused_silu_mul.h"
+#include "probe_digests.h"
 #include "reference_kernels.h"
 #include "status.h"
 
@@ -46,6 +47,8 @@ class CudaBackend final : public Backend {
   }
 
   int32_t supports(const SiluMulArgs&) override { return BITEXACT_STATUS_OK; }
+
+  bool has_captured_exp() override { return device_.architecture == digests_architecture; }
 
   int32_t check_stream(bitexact_stream) override { return BITEXACT_STATUS_OK; }
 

@@ -17,6 +17,9 @@ constexpr char unverified_text[] =
 constexpr char capturing_text[] =
     "undecided and the stream is capturing; run the eager chain, or call bitexact_gate_warm_up before a "
     "capture";
+constexpr char wrong_reference_text[] =
+    "a check found the built-in reference itself computing wrongly here, so no bits can be vouched for; run "
+    "the eager chain (the context's log names the digests)";
 constexpr char certify_capturing_text[] =
     "a stream is capturing, and a certificate runs on the default stream; certify before or after the "
     "capture";
@@ -41,7 +44,10 @@ Finding other_digest(const bitexact_certify_report& report) {
 }  // namespace
 
 Gate::Gate(Backend& backend, const GateOptions& options)
-    : backend_(backend), options_(options), entries_(new Entry[kernel_count]) {
+    : backend_(backend),
+      options_(options),
+      entries_(new Entry[kernel_count]),
+      wrong_references_(new std::atomic<bool>[probe_count]()) {
   apply_policy();
 }
 
@@ -66,6 +72,7 @@ void Gate::apply_policy() {
 
 void Gate::reset() {
   entries_.reset(new Entry[kernel_count]);
+  wrong_references_.reset(new std::atomic<bool>[probe_count]());
   apply_policy();
 }
 
@@ -73,6 +80,7 @@ void Gate::reset() {
 
 bool Gate::record(int kernel, const Finding& finding, int32_t basis) {
   if (finding.outcome == Outcome::not_now) return false;
+  if (finding.outcome == Outcome::unproven) wrong_references_[probe_of(kernel)].store(true);
   const bool declines = finding.outcome != Outcome::equal;
   {
     const std::lock_guard<std::mutex> lock(story_);
@@ -122,8 +130,9 @@ void Gate::decline(int kernel, const Finding& finding, int32_t basis) {
                     static_cast<uint64_t>(finding.comparison.key & ~second_output),
                     finding.comparison.expected, finding.comparison.actual);
     } else {
-      e.reason = finding.status == BITEXACT_STATUS_NO_KERNEL_IMAGE ? BITEXACT_REASON_NO_IMAGE
-                                                                   : BITEXACT_REASON_LAUNCH_ERROR;
+      e.reason = finding.outcome == Outcome::unproven                ? BITEXACT_REASON_REFERENCE
+                 : finding.status == BITEXACT_STATUS_NO_KERNEL_IMAGE ? BITEXACT_REASON_NO_IMAGE
+                                                                     : BITEXACT_REASON_LAUNCH_ERROR;
       e.status = finding.status;
       std::snprintf(text, sizeof(text), "declined: %s (%s)", kernel_name(kernel), last_error());
     }
@@ -188,17 +197,29 @@ int32_t Gate::run_fused(Entry& entry, const Args& call, Variant variant, bitexac
   return status;
 }
 
+bool Gate::reference_is_wrong(int kernel) const {
+  return wrong_references_[probe_of(kernel)].load(std::memory_order_acquire);
+}
+
+int32_t Gate::check_fallback(int kernel) const {
+  const bool declined = entries_[kernel].state.load(std::memory_order_acquire) == BITEXACT_STATE_DECLINED;
+  if (!declined || !builtin() || !reference_is_wrong(kernel)) return BITEXACT_STATUS_OK;
+  return answer(BITEXACT_STATUS_INTERNAL, wrong_reference_text);
+}
+
 template <class Args>
-int32_t Gate::run_reference(Entry& entry, const Args& call, bitexact_stream stream) {
+int32_t Gate::run_reference(int kernel, const Args& call, bitexact_stream stream) {
+  if (reference_is_wrong(kernel)) return answer(BITEXACT_STATUS_INTERNAL, wrong_reference_text);
   const int32_t status = backend_.reference(call, stream);
-  if (status == BITEXACT_STATUS_OK) entry.reference.fetch_add(1, std::memory_order_relaxed);
+  if (status == BITEXACT_STATUS_OK) entries_[kernel].reference.fetch_add(1, std::memory_order_relaxed);
   return status;
 }
 
 template <class Args>
-int32_t Gate::serve_declined(Entry& entry, const Args& call, bitexact_stream stream) {
-  if (builtin() && options_.policy != BITEXACT_POLICY_STRICT) return run_reference(entry, call, stream);
-  entry.declined.fetch_add(1, std::memory_order_relaxed);
+int32_t Gate::serve_declined(int kernel, const Args& call, bitexact_stream stream) {
+  const bool strict = options_.policy == BITEXACT_POLICY_STRICT;
+  if (builtin() && (!strict || reference_is_wrong(kernel))) return run_reference(kernel, call, stream);
+  entries_[kernel].declined.fetch_add(1, std::memory_order_relaxed);
   return answer(BITEXACT_STATUS_DECLINED, declined_text);
 }
 
@@ -212,7 +233,7 @@ int32_t Gate::run(const Args& call, bitexact_stream stream) {
   const int kernel = kernel_of(call, variant);
   Entry& entry = entries_[kernel];
   const int32_t state = entry.state.load(std::memory_order_acquire);
-  if (state == BITEXACT_STATE_DECLINED) return serve_declined(entry, call, stream);
+  if (state == BITEXACT_STATE_DECLINED) return serve_declined(kernel, call, stream);
   if (state == BITEXACT_STATE_ACCEPTED && options_.policy != BITEXACT_POLICY_AUDIT) {
     return run_fused(entry, call, variant, stream);
   }
@@ -225,7 +246,7 @@ int32_t Gate::run(const Args& call, bitexact_stream stream) {
     return is_capturing ? answer(BITEXACT_STATUS_CAPTURING, capturing_text)
                         : answer(BITEXACT_STATUS_UNVERIFIED, unverified_text);
   }
-  if (is_capturing) return run_reference(entry, call, stream);
+  if (is_capturing) return run_reference(kernel, call, stream);
   return run_checked(kernel, call, variant, stream);
 }
 
@@ -234,24 +255,24 @@ template <class Args, class Variant>
 int32_t Gate::run_checked(int kernel, const Args& call, Variant variant, bitexact_stream stream) {
   Entry& entry = entries_[kernel];
   const std::unique_lock<std::mutex> lock(check_, std::try_to_lock);
-  if (!lock.owns_lock()) return run_reference(entry, call, stream);  // another thread is checking
+  if (!lock.owns_lock()) return run_reference(kernel, call, stream);  // another thread is checking
   const bool audit = options_.policy == BITEXACT_POLICY_AUDIT;
   const int32_t state = entry.state.load(std::memory_order_acquire);
-  if (state == BITEXACT_STATE_DECLINED) return serve_declined(entry, call, stream);
+  if (state == BITEXACT_STATE_DECLINED) return serve_declined(kernel, call, stream);
   if (state == BITEXACT_STATE_ACCEPTED && !audit) return run_fused(entry, call, variant, stream);
 
   if (state == BITEXACT_STATE_UNDECIDED) {
     const Finding probed = probe(kernel, stream);
-    if (record(kernel, probed, BITEXACT_BASIS_PROBE)) return serve_declined(entry, call, stream);
-    if (probed.outcome == Outcome::not_now) return run_reference(entry, call, stream);
+    if (record(kernel, probed, BITEXACT_BASIS_PROBE)) return serve_declined(kernel, call, stream);
+    if (probed.outcome == Outcome::not_now) return run_reference(kernel, call, stream);
   }
   // A strict decline is an error, and an error leaves the outputs alone.
   const bool keep_out = options_.policy == BITEXACT_POLICY_STRICT;
   const Finding live = check_live(backend_, call, variant, keep_out, stream);
   // A fused run over the real outputs has counted the positions already.
   const Args rest = live.ran_live ? Args(uncounted(call)) : call;
-  if (record(kernel, live, BITEXACT_BASIS_LIVE)) return serve_declined(entry, rest, stream);
-  if (live.outcome == Outcome::not_now) return run_reference(entry, rest, stream);
+  if (record(kernel, live, BITEXACT_BASIS_LIVE)) return serve_declined(kernel, rest, stream);
+  if (live.outcome == Outcome::not_now) return run_reference(kernel, rest, stream);
   accept(kernel, BITEXACT_BASIS_PROBE | BITEXACT_BASIS_LIVE);
   if (keep_out || in_place(call)) return run_fused(entry, call, variant, stream);
   entry.fused.fetch_add(1, std::memory_order_relaxed);
@@ -269,8 +290,10 @@ Finding Gate::probe(int kernel, bitexact_stream stream) {
 
 template <class Args>
 int32_t Gate::can_use(const Args& call) const {
-  const Entry& entry = entries_[kernel_of(call, choose_variant(call))];
-  const int32_t state = entry.state.load(std::memory_order_acquire);
+  const int kernel = kernel_of(call, choose_variant(call));
+  const int32_t state = entries_[kernel].state.load(std::memory_order_acquire);
+  const int32_t helpless = check_fallback(kernel);
+  if (helpless != BITEXACT_STATUS_OK) return helpless;
   if (state == BITEXACT_STATE_DECLINED) return answer(BITEXACT_STATUS_DECLINED, declined_text);
   if (state == BITEXACT_STATE_UNDECIDED && !builtin())
     return answer(BITEXACT_STATUS_UNVERIFIED, unverified_text);
@@ -322,13 +345,13 @@ int32_t Gate::warm_up(int kernel, bitexact_stream stream) {
   const int32_t capture_status = refuse_capture(backend_, stream, capturing_text);
   if (capture_status != BITEXACT_STATUS_OK) return capture_status;
   const std::lock_guard<std::mutex> lock(check_);
-  if (entries_[kernel].state.load(std::memory_order_acquire) != BITEXACT_STATE_UNDECIDED)
-    return BITEXACT_STATUS_OK;
-  const Finding finding = probe(kernel, stream);
-  if (finding.outcome == Outcome::not_now) return finding.status;
-  // In CALLER mode only the caller's own result can accept.
-  if (!record(kernel, finding, BITEXACT_BASIS_PROBE) && builtin()) accept(kernel, BITEXACT_BASIS_PROBE);
-  return BITEXACT_STATUS_OK;
+  if (entries_[kernel].state.load(std::memory_order_acquire) == BITEXACT_STATE_UNDECIDED) {
+    const Finding finding = probe(kernel, stream);
+    if (finding.outcome == Outcome::not_now) return finding.status;
+    // In CALLER mode only the caller's own result can accept.
+    if (!record(kernel, finding, BITEXACT_BASIS_PROBE) && builtin()) accept(kernel, BITEXACT_BASIS_PROBE);
+  }
+  return check_fallback(kernel);
 }
 
 // On the legacy default stream, which waits for the caller's blocking streams and they for it.
@@ -352,9 +375,11 @@ int32_t Gate::certify(const bitexact_certify_params& params, bitexact_certify_re
   if (swept.finding.outcome == Outcome::not_now) return swept.finding.status;
   const bool in_order = params.first_part == 0 || params.first_part == entry.certified;
   entry.certified = in_order ? params.first_part + params.part_count : -1;
-  if (swept.finding.outcome == Outcome::fused_failed) entry.certified = -1;
+  const Outcome outcome = swept.finding.outcome;
+  const bool ended = outcome == Outcome::equal || outcome == Outcome::mismatch;
+  if (!ended) entry.certified = -1;
   record(kernel, swept.finding, BITEXACT_BASIS_CERTIFICATE);
-  if (swept.finding.outcome == Outcome::fused_failed) return swept.finding.status;
+  if (!ended) return swept.finding.status;
   const int64_t differing = report.mismatches + static_cast<int64_t>(swept.finding.comparison.mismatches);
   add_to_report(swept, params, story, report);
   if (report.mismatches != differing) decline(kernel, other_digest(report), BITEXACT_BASIS_CERTIFICATE);

@@ -3,6 +3,7 @@
 //   UNDECIDED --check equal----> ACCEPTED   later calls run fused
 //             --check not equal> DECLINED   later calls run the reference, or are answered DECLINED
 //             --no memory, capture, error > UNDECIDED   this call runs the reference, or is answered
+//             --reference not right-------> DECLINED    later calls are refused, or are answered DECLINED
 // The policy can set a verdict at once. Latched verdicts change by reset() alone, except that audit
 // declines an accepted kernel that fails a later check, and that a failed certificate declines any.
 #pragma once
@@ -50,16 +51,20 @@ class Gate {
     int32_t reason = BITEXACT_REASON_NONE, basis = 0, status = 0, mismatch_basis = 0;
     int64_t checks = 0, compared = 0;
     int64_t certified = 0;  // parts of the certificate that this context has run, one after the other
-    Comparison comparison = {0, 0, no_key, 0, 0};
+    Comparison comparison;
   };
 
   bool builtin() const { return options_.reference_mode == BITEXACT_REFERENCE_BUILTIN; }
+  bool reference_is_wrong(int kernel) const;
+  // In BUILTIN mode INTERNAL for a declined kernel whose reference is wrong too.
+  int32_t check_fallback(int kernel) const;
   template <class Args, class Variant>
   int32_t run_fused(Entry& entry, const Args& call, Variant variant, bitexact_stream stream);
+  // Refuses where a check has found the reference wrong.
   template <class Args>
-  int32_t run_reference(Entry& entry, const Args& call, bitexact_stream stream);
+  int32_t run_reference(int kernel, const Args& call, bitexact_stream stream);
   template <class Args>
-  int32_t serve_declined(Entry& entry, const Args& call, bitexact_stream stream);
+  int32_t serve_declined(int kernel, const Args& call, bitexact_stream stream);
   template <class Args, class Variant>
   int32_t run_checked(int kernel, const Args& call, Variant variant, bitexact_stream stream);
   Finding probe(int kernel, bitexact_stream stream);
@@ -75,7 +80,8 @@ class Gate {
   Backend& backend_;
   GateOptions options_;
   std::unique_ptr<Entry[]> entries_;
-  std::mutex check_;          // one check at a time in a context
+  std::unique_ptr<std::atomic<bool>[]> wrong_references_;  // by probe
+  std::mutex check_;                                       // one check at a time in a context
   mutable std::mutex story_;  // the words behind the verdicts; never held during a check
   bitexact_log_fn log_ = nullptr;
   void* log_user_ = nullptr;

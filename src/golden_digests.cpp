@@ -18,6 +18,19 @@ const GoldenDigest golden_digests[golden_digest_count] = {
     {"product", BITEXACT_DTYPE_FLOAT16, 0x10716ac2c921e3b1},
     {"sum", BITEXACT_DTYPE_FLOAT16, 0x2b40c4b8eeae4a08},
     {"silu", BITEXACT_DTYPE_FLOAT32, 0x13c608bfddc511f5},
+    {"glu", BITEXACT_DTYPE_BFLOAT16, 0x020f68fe7e8a2f60},
+    {"glu_float32", BITEXACT_DTYPE_BFLOAT16, 0xb78046e9509fc3f2},
+    {"clamp_before_float32", BITEXACT_DTYPE_BFLOAT16, 0x3883fa1ff5feb5c6},
+    {"clamp_before", BITEXACT_DTYPE_BFLOAT16, 0x26515e6591a7bf9b},
+    {"clamp_after", BITEXACT_DTYPE_BFLOAT16, 0x26515e6591a7bf9b},
+    {"glu", BITEXACT_DTYPE_FLOAT16, 0x72b43d75e340bb66},
+    {"glu_float32", BITEXACT_DTYPE_FLOAT16, 0xdff5a356ceed7ba4},
+    {"clamp_before_float32", BITEXACT_DTYPE_FLOAT16, 0x4634ad833e0a7b64},
+    {"clamp_before", BITEXACT_DTYPE_FLOAT16, 0x5fef392e67c9c579},
+    {"clamp_after", BITEXACT_DTYPE_FLOAT16, 0x5fef392e67c9c579},
+    {"glu", BITEXACT_DTYPE_FLOAT32, 0xd545248c558c7473},
+    {"clamp_before", BITEXACT_DTYPE_FLOAT32, 0x1fdced544be4e9ed},
+    {"clamp_after", BITEXACT_DTYPE_FLOAT32, 0x10766d6f41079c1d},
 };
 
 const char* const golden_origin = "PyTorch 2.11.0+cu130 eager on NVIDIA H200";
@@ -36,12 +49,16 @@ bool find(const char* domain, int32_t dtype, uint64_t& digest) {
 // "" where nothing was captured.
 const char* silu_mul_domain(const bitexact_gate_report& kernel) {
   const bool two_roundings = kernel.compute_dtype == BITEXACT_DTYPE_DEFAULT;
+  if (std::strstr(kernel.kernel_name, "clamp=after") != nullptr) return "clamp_after";
+  if (std::strstr(kernel.kernel_name, "clamp=before") != nullptr)
+    return two_roundings ? "clamp_before" : "clamp_before_float32";
   switch (kernel.numerics) {
     case BITEXACT_SILU_ATEN:
       if (!two_roundings) return "silu_mul_float32";
       return kernel.dtype == BITEXACT_DTYPE_FLOAT32 ? "silu" : "silu_mul_aten";
     case BITEXACT_SILU_SIGMOID: return two_roundings ? "silu_mul_sigmoid" : "";
     case BITEXACT_SILU_CANDLE: return two_roundings ? "silu_mul_candle" : "";
+    case BITEXACT_SILU_GLU: return two_roundings ? "glu" : "glu_float32";
     default: return "";
   }
 }

@@ -13,8 +13,10 @@ struct GoldenDigest {
   uint64_t digest;  // over 2^32 keys
 };
 
-constexpr int golden_digest_count = 13;
+constexpr int golden_digest_count = 26;
 extern const GoldenDigest golden_digests[golden_digest_count];
+
+constexpr float golden_limit = 10.0f;  // of the domains with a clamp: DeepSeek-V4's, GLM-5's, HY-V4's
 
 // Which PyTorch, and on what.
 extern const char* const golden_origin;

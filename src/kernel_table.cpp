@@ -63,13 +63,17 @@ constexpr Form rope_forms[11] = {
     {Pairing::half, Pairing::half, RopeVariant::vec8_table, "half vec8_table"},
 };
 
+// half, interleaved, interleaved to half, half to interleaved: as the forms above have them.
+int pairings_index(Pairing in, Pairing out) {
+  if (in == Pairing::half) return out == Pairing::half ? 0 : 3;
+  return out == Pairing::half ? 2 : 1;
+}
+
 int form_index(const RopeArgs& a, RopeVariant variant) {
-  const bool in_half = a.pairing_in == Pairing::half, out_half = a.pairing_out == Pairing::half;
+  const int pairings = pairings_index(a.pairing_in, a.pairing_out);
   if (variant == RopeVariant::vec8_table) return 10;
-  if (variant == RopeVariant::vec16_table) return in_half ? 7 : out_half ? 9 : 8;
-  const int vector = variant == RopeVariant::vec16 ? 1 : 0;
-  if (in_half) return out_half ? vector : 6;
-  return (out_half ? 4 : 2) + vector;
+  if (variant == RopeVariant::vec16_table) return 7 + pairings;
+  return 2 * pairings + (variant == RopeVariant::vec16 ? 1 : 0);
 }
 
 // Kernels are numbered without gaps, though not every combination exists.
@@ -114,21 +118,42 @@ struct SiluForm {
   Dtype x;
   Silu silu;
   bool compute_float32;
+  Clamp clamp;
   const char* name;
 };
-constexpr SiluForm silu_forms[10] = {
-    {b16, Silu::aten, false, "aten"},       {b16, Silu::aten, true, "aten compute=float32"},
-    {b16, Silu::sigmoid, false, "sigmoid"}, {b16, Silu::candle, false, "candle"},
-    {f16, Silu::aten, false, "aten"},       {f16, Silu::aten, true, "aten compute=float32"},
-    {f16, Silu::sigmoid, false, "sigmoid"}, {f16, Silu::candle, false, "candle"},
-    {f32, Silu::aten, false, "aten"},       {f32, Silu::sigmoid, false, "sigmoid"},
+constexpr bool two_roundings = false, one_rounding = true;
+constexpr SiluForm silu_forms[silu_mul_form_count] = {
+    {b16, Silu::aten, two_roundings, Clamp::none, "aten"},
+    {b16, Silu::sigmoid, two_roundings, Clamp::none, "sigmoid"},
+    {b16, Silu::candle, two_roundings, Clamp::none, "candle"},
+    {b16, Silu::glu, two_roundings, Clamp::none, "glu"},
+    {b16, Silu::aten, two_roundings, Clamp::before, "aten clamp=before"},
+    {b16, Silu::aten, two_roundings, Clamp::after, "aten clamp=after"},
+    {b16, Silu::aten, one_rounding, Clamp::none, "aten compute=float32"},
+    {b16, Silu::aten, one_rounding, Clamp::before, "aten compute=float32 clamp=before"},
+    {b16, Silu::glu, one_rounding, Clamp::none, "glu compute=float32"},
+    {f16, Silu::aten, two_roundings, Clamp::none, "aten"},
+    {f16, Silu::sigmoid, two_roundings, Clamp::none, "sigmoid"},
+    {f16, Silu::candle, two_roundings, Clamp::none, "candle"},
+    {f16, Silu::glu, two_roundings, Clamp::none, "glu"},
+    {f16, Silu::aten, two_roundings, Clamp::before, "aten clamp=before"},
+    {f16, Silu::aten, two_roundings, Clamp::after, "aten clamp=after"},
+    {f16, Silu::aten, one_rounding, Clamp::none, "aten compute=float32"},
+    {f16, Silu::aten, one_rounding, Clamp::before, "aten compute=float32 clamp=before"},
+    {f16, Silu::glu, one_rounding, Clamp::none, "glu compute=float32"},
+    {f32, Silu::aten, two_roundings, Clamp::none, "aten"},
+    {f32, Silu::sigmoid, two_roundings, Clamp::none, "sigmoid"},
+    {f32, Silu::glu, two_roundings, Clamp::none, "glu"},
+    {f32, Silu::aten, two_roundings, Clamp::before, "aten clamp=before"},
+    {f32, Silu::aten, two_roundings, Clamp::after, "aten clamp=after"},
 };
 
 int silu_form_index(const SiluMulArgs& a) {
-  if (a.dtype == f32) return a.silu == Silu::sigmoid ? 9 : 8;
-  const int first = a.dtype == b16 ? 0 : 4;
-  if (a.silu == Silu::aten) return first + (a.compute_float32 ? 1 : 0);
-  return first + 1 + static_cast<int>(a.silu);
+  const int silu = static_cast<int>(a.silu), clamp = static_cast<int>(a.clamp);
+  if (a.dtype == f32) return 18 + (clamp != 0 ? 2 + clamp : a.silu == Silu::glu ? 2 : silu);
+  const int first = a.dtype == b16 ? 0 : 9;
+  if (a.compute_float32) return first + (a.silu == Silu::glu ? 8 : 6 + clamp);
+  return first + (clamp != 0 ? 3 + clamp : silu);
 }
 
 const char* dtype_name(Dtype dtype) {
@@ -182,8 +207,15 @@ SiluMulKernel silu_mul_kernel(int kernel) {
   k.args.dtype = f.x;
   k.args.silu = f.silu;
   k.args.compute_float32 = f.compute_float32;
+  k.args.clamp = f.clamp;
   k.variant = static_cast<SiluMulVariant>((kernel - rope_kernel_count) % 3);
   return k;
+}
+
+int probe_of(int kernel) {
+  if (!is_rope(kernel)) return 15 * 6 * 4 + (kernel - rope_kernel_count) / 3;
+  const int c = numbering.combination[kernel];
+  return c / forms * 4 + pairings_index(rope_forms[c % forms].in, rope_forms[c % forms].out);
 }
 
 const char* kernel_name(int kernel) {

@@ -10,7 +10,8 @@ namespace bitexact {
 // Dtypes x numerics x (pairings, variant); of the fast variant those without float64 and without sums from
 // +0.
 constexpr int rope_kernel_count = 15 * 6 * 7 + 7 * 5 * 3 + 4 * 5;
-constexpr int silu_mul_kernel_count = 10 * 3;  // (dtype, numerics) x variant
+constexpr int silu_mul_form_count = 9 + 9 + 5;                  // numerics of bfloat16, float16, float32
+constexpr int silu_mul_kernel_count = silu_mul_form_count * 3;  // x variant
 constexpr int kernel_count = rope_kernel_count + silu_mul_kernel_count;
 
 constexpr bool is_rope(int kernel) { return kernel < rope_kernel_count; }
@@ -19,7 +20,7 @@ constexpr bool is_rope(int kernel) { return kernel < rope_kernel_count; }
 int kernel_of(const RopeArgs& a, RopeVariant variant);
 int kernel_of(const SiluMulArgs& a, SiluMulVariant variant);
 
-// The inverse: arguments with the dtypes, numerics and pairings of a kernel, all else zero.
+// The inverse: arguments with the dtypes, numerics and pairings of a kernel, all else (a limit too) zero.
 struct RopeKernel {
   RopeArgs args;
   RopeVariant variant;
@@ -30,6 +31,10 @@ struct SiluMulKernel {
 };
 RopeKernel rope_kernel(int kernel);
 SiluMulKernel silu_mul_kernel(int kernel);
+
+// The number of a kernel's probe, whose inputs and right outputs all its variants share.
+constexpr int probe_count = 15 * 6 * 4 + silu_mul_kernel_count / 3;
+int probe_of(int kernel);
 
 // Names every property, for people: static text.
 const char* kernel_name(int kernel);

@@ -99,14 +99,29 @@ void locate(Pointer& pointer, void* base) {
 
 // -------------------------------------------------------------------------------- silu_mul --
 
+// The models' limit; one that no 16-bit type holds, which silu shows; one beyond float16, one below it, and one
+// that limits nothing.
+constexpr float probe_limits[] = {10.0f, 0.3f, 7.03f, 65520.0f, 1e-7f, 1e30f};
+
+// The limit's neighbours and itself, of either sign.
+uint64_t around(float limit, Dtype dtype, Random& random) {
+  const uint64_t magnitude = cut(limit, dtype) + random.bits() % 5, sign = random.bits() & 1;
+  return sign << (8 * size_of(dtype) - 1) | (magnitude < 2 ? 0 : magnitude - 2);
+}
+
 // Row 0 has up = 1 and so shows silu itself; the others pair each gate with other ups.
-uint64_t probe_up(int64_t row, Dtype dtype, Random& random) {
+uint64_t probe_up(int64_t row, const SiluMulArgs& a, Random& random) {
+  const Dtype dtype = a.dtype;
   if (row == 0) return cut(1.0, dtype);
+  if (a.clamp != Clamp::none && row % 2 == 1) return around(a.limit, dtype, random);
   if (row % 3 == 0) return special(dtype, random);
   return row % 3 == 1 ? cut(random.around_one(), dtype) : any_bits(dtype, random);
 }
 
-uint64_t probe_gate(int64_t col, Dtype dtype, Random& random) {
+uint64_t probe_gate(int64_t col, const SiluMulArgs& a, Random& random) {
+  const Dtype dtype = a.dtype;
+  const bool every = size_of(dtype) == 2 && a.cols == 65536;
+  if (a.clamp != Clamp::none && !every && col % 3 != 2) return around(a.limit, dtype, random);
   if (size_of(dtype) == 2) return static_cast<uint64_t>(col & 0xffff);  // every gate there is
   switch (col % 4) {
     case 0: return cut((random.unit() - 0.5) * 40, dtype);
@@ -116,9 +131,10 @@ uint64_t probe_gate(int64_t col, Dtype dtype, Random& random) {
   }
 }
 
-void add_case(Probe<SiluMulArgs>& probe, SiluMulArgs a, int64_t rows, int64_t cols, int64_t gap,
+void add_case(Probe<SiluMulArgs>& probe, SiluMulArgs a, int64_t rows, int64_t cols, int64_t gap, float limit,
               Random& random) {
   const int64_t row = padded(cols + gap, a.dtype);
+  a.limit = a.clamp == Clamp::none ? 0.0f : limit;
   a.batches = 1;
   a.rows = rows;
   a.cols = cols;
@@ -126,8 +142,8 @@ void add_case(Probe<SiluMulArgs>& probe, SiluMulArgs a, int64_t rows, int64_t co
   const int64_t up = reserve(probe.inputs, rows * row, a.dtype);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < cols; ++c) {
-      put(probe.inputs, gate, r * row + c, a.dtype, probe_gate(c, a.dtype, random));
-      put(probe.inputs, up, r * row + c, a.dtype, probe_up(r, a.dtype, random));
+      put(probe.inputs, gate, r * row + c, a.dtype, probe_gate(c, a, random));
+      put(probe.inputs, up, r * row + c, a.dtype, probe_up(r, a, random));
     }
   }
   a.gate = {as_pointer(gate), rows * row, row};
@@ -257,9 +273,13 @@ void add_case(Probe<RopeArgs>& probe, RopeArgs a, const RopeCase& form, Random& 
 Probe<SiluMulArgs> make_probe(const SiluMulArgs& kernel) {
   Probe<SiluMulArgs> probe;
   Random random;
-  add_case(probe, kernel, 4, 65536, 0, random);
+  for (int i = 0; i < (kernel.clamp == Clamp::none ? 1 : 2); ++i) {
+    add_case(probe, kernel, 4, 65536, 0, probe_limits[i], random);
+  }
   // Columns that no whole vector covers, behind a gap, for each rest of 16 bytes.
-  for (int64_t cols = 17; cols < 25; ++cols) add_case(probe, kernel, 16, cols, 8, random);
+  for (int64_t cols = 17; cols < 25; ++cols) {
+    add_case(probe, kernel, 16, cols, 8, probe_limits[cols % 6], random);
+  }
   return probe;
 }
 

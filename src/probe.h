@@ -1,5 +1,5 @@
 // Probe inputs: chosen to tell every known wrong rounding, flush, contraction, pairing and addressing from
-// the right one, on the smallest real shape.
+// the right one, on the smallest real shape. Whoever changes them runs tests/golden/probes.py.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@ enum class Outcome {
   equal,
   mismatch,
   fused_failed,  // the fused kernel could not be launched, or faulted
+  unproven,      // the reference or the comparison is wrong itself: neither truth nor fallback
   not_now        // nothing learnt: out of memory, say; `status` tells
 };
 
@@ -20,7 +21,7 @@ struct Finding {
   int32_t status = BITEXACT_STATUS_OK;
   int64_t compared = 0;
   bool ran_live = false;  // the fused kernel has run over the caller's own outputs, and counted positions
-  Comparison comparison = {0, 0, no_key, 0, 0};
+  Comparison comparison;
 };
 
 // A finding of a failure: want of memory may pass, so it says nothing about a kernel.
@@ -30,7 +31,7 @@ Finding fused_failed(int32_t status);
 // The bit of a comparison's key that says "second output".
 constexpr uint64_t second_output = uint64_t{1} << 62;
 
-// Probe inputs through the fused kernel and the built-in reference.
+// Probe inputs through the fused kernel and the built-in reference, and what that gives against its digest.
 template <class Args, class Variant>
 Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitexact_stream stream);
 

@@ -72,7 +72,8 @@ const char* status_string(int32_t status) {
     case BITEXACT_STATUS_CUDA_ERROR: return "CUDA_ERROR: see bitexact_last_cuda_error()";
     case BITEXACT_STATUS_NO_CUDA_BACKEND: return "NO_CUDA_BACKEND: the library was built without CUDA";
     case BITEXACT_STATUS_HOST_LIBM: return "HOST_LIBM: this libm's expf is not the one the contract names";
-    case BITEXACT_STATUS_INTERNAL: return "INTERNAL: a defect of the library";
+    case BITEXACT_STATUS_INTERNAL:
+      return "INTERNAL: a defect of the library, or a device that computes wrongly";
     case BITEXACT_STATUS_UNVERIFIED: return "UNVERIFIED: run eager, then hand its result to ..._verify";
     case BITEXACT_STATUS_DECLINED: return "DECLINED: not proven equal, for good; run eager";
     case BITEXACT_STATUS_CAPTURING: return "CAPTURING: undecided and the stream is capturing; run eager";

@@ -86,20 +86,38 @@ struct Compute<double> {
 
 // -------------------------------------------------------------------------------- silu_mul --
 
-template <class X>
+inline float at_most(float x, float limit) { return x > limit ? limit : x; }  // a NaN stays
+inline float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
+
+template <class X, Clamp K>
 void silu_mul_rows(const SiluMulArgs& a, const SiluTable& table) {
+  const float limit = widen(narrow<X>(a.limit));
+  const auto element = [&](X gate, X up) {
+    if (K == Clamp::before) gate = narrow<X>(at_most(widen(gate), limit));
+    const float s = widen(X{table.at[gate.bits]}), u = widen(up);
+    return narrow<X>((K == Clamp::after ? at_most(s, limit) : s) * (K == Clamp::none ? u : within(u, limit)));
+  };
   for (int64_t b = 0; b < a.batches; ++b) {
     for (int64_t r = 0; r < a.rows; ++r) {
-      const uint16_t* gate = static_cast<const uint16_t*>(a.gate.data) + b * a.gate.batch + r * a.gate.row;
+      const X* gate = static_cast<const X*>(a.gate.data) + b * a.gate.batch + r * a.gate.row;
       const X* up = static_cast<const X*>(a.up.data) + b * a.up.batch + r * a.up.row;
       X* out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row;
-      for (int64_t c = 0; c < a.cols; ++c) out[c] = narrow<X>(widen(X{table.at[gate[c]]}) * widen(up[c]));
+      for (int64_t c = 0; c < a.cols; ++c) out[c] = element(gate[c], up[c]);
     }
   }
 }
 
+template <class X>
+void silu_mul_of(const SiluMulArgs& a, const SiluTable& table) {
+  switch (a.clamp) {
+    case Clamp::before: return silu_mul_rows<X, Clamp::before>(a, table);
+    case Clamp::after: return silu_mul_rows<X, Clamp::after>(a, table);
+    default: return silu_mul_rows<X, Clamp::none>(a, table);
+  }
+}
+
 void silu_mul(const SiluMulArgs& a, const SiluTable& table) {
-  a.dtype == Dtype::bfloat16 ? silu_mul_rows<bf16>(a, table) : silu_mul_rows<f16>(a, table);
+  a.dtype == Dtype::bfloat16 ? silu_mul_of<bf16>(a, table) : silu_mul_of<f16>(a, table);
 }
 
 // ------------------------------------------------------------------------------------ rope --

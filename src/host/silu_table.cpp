@@ -17,6 +17,9 @@ const char* expected_digest(Dtype dtype, Silu silu) {
     case Silu::candle:
       return b ? "d0a6d503fdc7228e7c1846cb1ea538262088fd9437d6045ac9bdadb35498716b"
                : "926b8c717f280bd3cd78cb72cefd86625e14d7c33c132116a25679b68122273d";
+    case Silu::glu:
+      return b ? "32923b94eca938cd0f966f39efb5fcbda40f2c2bb748cdd90bfd3ddeff9e8f97"
+               : "f6d68a4650063c998eacb727d8ef7f7ca5d746dc6f1aa1956e2ae0b4f0f25311";
     default:
       return b ? "5f48cf06e46dc6cfd0977367a6a09d01eb4794c3b6c1fcd9338f52a8859ab5e2"
                : "589977e32de09fe30ef836ffcfe55831b0f26fe46efaf8ec6c4e57d7b0d247c8";
@@ -48,6 +51,7 @@ const SiluTable& table_of(Silu silu) {
   switch (silu) {
     case Silu::sigmoid: return table_of<D, Silu::sigmoid>();
     case Silu::candle: return table_of<D, Silu::candle>();
+    case Silu::glu: return table_of<D, Silu::glu>();
     default: return table_of<D, Silu::aten>();
   }
 }

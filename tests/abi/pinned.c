@@ -48,7 +48,7 @@ MEMBER(bitexact_context_info, runtime_version, 36);
 MEMBER(bitexact_context_info, position_errors, 40);
 MEMBER(bitexact_context_info, device_name, 48);
 
-STRUCT(bitexact_silu_mul_params, 120);
+STRUCT(bitexact_silu_mul_params, 128);
 MEMBER(bitexact_silu_mul_params, struct_size, 0);
 MEMBER(bitexact_silu_mul_params, flags, 4);
 MEMBER(bitexact_silu_mul_params, dtype, 8);
@@ -67,6 +67,8 @@ MEMBER(bitexact_silu_mul_params, up_row_stride, 88);
 MEMBER(bitexact_silu_mul_params, out, 96);
 MEMBER(bitexact_silu_mul_params, out_batch_stride, 104);
 MEMBER(bitexact_silu_mul_params, out_row_stride, 112);
+MEMBER(bitexact_silu_mul_params, clamp, 120);
+MEMBER(bitexact_silu_mul_params, limit_bits, 124);
 
 STRUCT(bitexact_silu_mul_reference, 32);
 MEMBER(bitexact_silu_mul_reference, struct_size, 0);
@@ -285,6 +287,7 @@ CONSTANT(BITEXACT_REASON_MISMATCH, 2);
 CONSTANT(BITEXACT_REASON_LAUNCH_ERROR, 3);
 CONSTANT(BITEXACT_REASON_NO_IMAGE, 4);
 CONSTANT(BITEXACT_REASON_POLICY, 5);
+CONSTANT(BITEXACT_REASON_REFERENCE, 6);
 
 CONSTANT(BITEXACT_BASIS_PROBE, 1);
 CONSTANT(BITEXACT_BASIS_LIVE, 2);
@@ -296,6 +299,10 @@ CONSTANT(BITEXACT_LOG_INFO, 3);
 CONSTANT(BITEXACT_SILU_ATEN, 0);
 CONSTANT(BITEXACT_SILU_SIGMOID, 1);
 CONSTANT(BITEXACT_SILU_CANDLE, 2);
+CONSTANT(BITEXACT_SILU_GLU, 3);
+CONSTANT(BITEXACT_CLAMP_NONE, 0);
+CONSTANT(BITEXACT_CLAMP_BEFORE, 1);
+CONSTANT(BITEXACT_CLAMP_AFTER, 2);
 
 CONSTANT(BITEXACT_ROPE_INVERSE, 1);
 CONSTANT(BITEXACT_ROPE_SUM_FROM_ZERO, 2);

@@ -49,6 +49,7 @@ class SiluMulSource:
     run: Callable[[Tensor, Tensor], Tensor]
     package: str = ""
     dtypes: tuple[torch.dtype, ...] = (BF16, F16, F32)
+    limit: float = 0.0  # that it clamps with
 
 
 @dataclass(frozen=True)
@@ -417,11 +418,45 @@ def packed(module: type[nn.Module], projection: str, down: str, gate_first: bool
     return run
 
 
-def transformers_mlp(name: str, layer: str) -> Any:
+def transformers_mlp(name: str, layer: str, **attributes: Any) -> Any:
     def run(gate: Tensor, up: Tensor) -> Tensor:
         activation = import_module("transformers.activations").ACT2FN["silu"]
         module = getattr(transformers(name), layer)
-        return mlp(module, "gate_proj", "up_proj", "down_proj", act_fn=activation, config=None)(gate, up)
+        named = {"act_fn": activation, "config": None, **attributes}
+        return mlp(module, "gate_proj", "up_proj", "down_proj", **named)(gate, up)
+
+    return run
+
+
+def transformers_experts(name: str, layer: str, **attributes: Any) -> Any:
+    def run(gate: Tensor, up: Tensor) -> Tensor:
+        module = getattr(transformers(name), layer)
+        activation = import_module("transformers.activations").ACT2FN["silu"]
+        given = SimpleNamespace(act_fn=activation, **attributes)
+        return module._apply_gate(given, torch.cat((gate, up), dim=-1))
+
+    return run
+
+
+def gated_attention(name: str, layer: str, packed_gate: bool) -> Any:
+    """The model's own forward, whose projections give the gate and whose attention gives `up`."""
+
+    def run(gate: Tensor, up: Tensor) -> Tensor:
+        module, heads = getattr(transformers(name), layer), 4
+        by_head = (1, len(gate), heads, gate.shape[1] // heads)
+        functions = import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS
+        functions.register("given", lambda *_, **__: (up.view(by_head), None))
+        attention = module.__new__(module)
+        nn.Module.__init__(attention)
+        attention.config = SimpleNamespace(_attn_implementation="given")
+        attention.head_dim, attention.layer_idx, attention.scaling = by_head[-1], 0, 1.0
+        attention.attention_dropout, attention.is_local_attention, attention.sliding_window = 0.0, False, None
+        attention.q_norm = attention.k_norm = attention.o_proj = nn.Identity()
+        gates = gate.view(by_head)
+        attention.q_proj = Given(torch.cat((gates, gates), dim=-1).flatten(2)) if packed_gate else Given(gate[None])
+        attention.k_proj = attention.v_proj = attention.gate_proj = Given(gate[None])
+        tables = torch.zeros(1, len(gate), by_head[-1], dtype=gate.dtype, device=gate.device)
+        return attention(gate[None], (tables, tables), None)[0][0]
 
     return run
 
@@ -460,6 +495,10 @@ def vllm(gate: Tensor, up: Tensor) -> Tensor:
     return nn.functional.silu(both[..., :half]) * both[..., half:]
 
 
+def gate_in_float32(gate: Tensor, up: Tensor) -> Tensor:
+    return (up * torch.sigmoid(gate.float())).to(up.dtype)
+
+
 SILU_MUL: dict[str, list[SiluMulSource | RustSource]] = {
     "silu-mul": [
         SiluMulSource("transformers LlamaMLP", transformers_mlp("llama", "LlamaMLP"), "transformers"),
@@ -477,6 +516,65 @@ SILU_MUL: dict[str, list[SiluMulSource | RustSource]] = {
     ],
     "silu-mul-float32": [SiluMulSource("DeepSeek-V3.2 (operators)", chains.silu_mul_float32, dtypes=(BF16, F16))],
     "sigmoid": [SiluMulSource("x * sigmoid(x) (operators)", chains.sigmoid_mul)],
+    "gated": [
+        SiluMulSource(
+            "transformers Qwen3NextAttention",
+            gated_attention("qwen3_next", "Qwen3NextAttention", True),
+            "transformers",
+        ),
+        SiluMulSource(
+            "transformers Qwen3_5Attention", gated_attention("qwen3_5", "Qwen3_5Attention", True), "transformers"
+        ),
+        SiluMulSource(
+            "transformers AfmoeAttention", gated_attention("afmoe", "AfmoeAttention", False), "transformers"
+        ),
+    ],
+    "glu": [
+        SiluMulSource("torch.nn.functional.glu", chains.gated_float32, dtypes=(BF16, F16)),
+        SiluMulSource("A.X K2 (operators)", gate_in_float32, dtypes=(BF16, F16)),
+    ],
+    "clamp-before": [
+        SiluMulSource(
+            "transformers DeepseekV4MLP",
+            transformers_mlp("deepseek_v4", "DeepseekV4MLP", limit=10.0),
+            "transformers",
+            limit=10.0,
+        ),
+        SiluMulSource(
+            "transformers DeepseekV4Experts",
+            transformers_experts("deepseek_v4", "DeepseekV4Experts", limit=0.3),
+            "transformers",
+            limit=0.3,
+        ),
+        SiluMulSource(
+            "transformers Glm5NextTextMLP",
+            transformers_mlp("glm5_next", "Glm5NextTextMLP", swiglu_limit=10.0),
+            "transformers",
+            limit=10.0,
+        ),
+        SiluMulSource(
+            "transformers HYV4Experts",
+            transformers_experts("hy_v4", "HYV4Experts", swiglu_limit=7.03),
+            "transformers",
+            limit=7.03,
+        ),
+    ],
+    "clamp-before-float32": [
+        SiluMulSource(
+            "DeepSeek-V4 as published (operators)", chains.clamp_before_float32, dtypes=(BF16, F16), limit=10.0
+        )
+    ],
+    "clamp-after": [
+        SiluMulSource(
+            "transformers Step3p7MLP", transformers_mlp("step3p7", "Step3p7MLP", limit=16.0), "transformers", limit=16.0
+        ),
+        SiluMulSource(
+            "transformers Step3p7Experts",
+            transformers_experts("step3p7", "Step3p7Experts", limit=0.3),
+            "transformers",
+            limit=0.3,
+        ),
+    ],
     "candle-silu": [
         RustSource(
             "candle silu",

@@ -42,6 +42,7 @@ class Row:
         return {
             "silu": getattr(capi, f"SILU_{self.cells['silu']}"),
             "compute_dtype": DTYPES[self.cells["compute_dtype"]],
+            "clamp": getattr(capi, f"CLAMP_{self.cells['clamp']}"),
         }
 
 

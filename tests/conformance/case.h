@@ -69,7 +69,8 @@ void fields(bitexact_silu_mul_params& p, Visit&& visit) {
   FIELD(flags), FIELD(dtype), FIELD(compute_dtype), FIELD(silu), FIELD(reserved), FIELD(batches), FIELD(rows);
   FIELD(cols), FIELD(gate), FIELD(gate_batch_stride), FIELD(gate_row_stride), FIELD(up),
       FIELD(up_batch_stride);
-  FIELD(up_row_stride), FIELD(out), FIELD(out_batch_stride), FIELD(out_row_stride);
+  FIELD(up_row_stride), FIELD(out), FIELD(out_batch_stride), FIELD(out_row_stride), FIELD(clamp);
+  FIELD(limit_bits);
 }
 template <class Visit>
 void fields(bitexact_rope_params& p, Visit&& visit) {

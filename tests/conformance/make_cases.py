@@ -113,9 +113,27 @@ for layout in ("packed", "packed_reversed", "into_gate", "into_up", "separate"):
 silu("bf16/different_row_strides", [15], r=3, c=8, gap=16, change={"up_row_stride": 11})
 silu("bf16/gate_broadcast", [18], b=2, r=3, c=8, change={"gate_row_stride": 0, "gate_batch_stride": 0})
 silu("bf16/negative_stride", [], r=3, c=8, move={"gate": 32}, change={"gate_row_stride": -8})
-for code, text in ((1, "sigmoid"), (2, "candle")):
+for code, text in ((1, "sigmoid"), (2, "candle"), (3, "glu")):
     for dtype in (BF16, F16):
         silu(f"{NAMES[dtype]}/{text}", [61, 63], r=3, c=40, dtype=dtype, change={"silu": code})
+silu("bf16/gate_of_attention", [], c=5, change={"silu": 3},
+     put={"gate": [0x0000, 0xFF80, 0x7F80, 0x7FC0, 0x3F80], "up": [0x4040, 0x4040, 0x4040, 0x4040, 0x3F80]},
+     bits={"out": "c03f00004040ff7f3b3f"})
+TEN, LESS = 0x41200000, 0x3E99999A  # 10 and 0.3 in float32; no 16-bit type holds the second
+for code, text in ((1, "before"), (2, "after")):
+    for limit in (TEN, LESS):
+        for dtype in (BF16, F16):
+            silu(f"{NAMES[dtype]}/clamp_{text}_{'10' if limit == TEN else '0.3'}", [72], r=3, c=40, dtype=dtype,
+                 change={"clamp": code, "limit_bits": limit})
+# The limit itself, the next number, infinities and NaN, in gate and then in up.
+for code, text in ((1, "before"), (2, "after")):
+    silu(f"bf16/clamp_{text}_of_gates", [72], c=6, change={"clamp": code, "limit_bits": TEN},
+         put={"gate": [0x4120, 0x4121, 0x7F80, 0x7FC0, 0xFF80, 0x8000], "up": [0x3F80] * 6},
+         bits={"out": "204120412041ff7fff7f0080"})
+    silu(f"bf16/clamp_{text}_of_ups", [72], c=6, change={"clamp": code, "limit_bits": TEN},
+         put={"gate": [0x7F80] * 6, "up": [0x4121, 0xC121, 0x7F80, 0xFF80, 0x7FC0, 0x8000]},
+         bits={"out": "c842c8c2c842c8c2ff7f0080"})
+silu("bf16/struct_of_the_first_version", [126], struct_size=120, raw=True)
 for rows_, text in ((dict(b=0), "batches"), (dict(r=0), "rows"), (dict(c=0), "cols")):
     silu(f"bf16/zero_{text}", [84, 86], **rows_)
     silu(f"bf16/zero_{text}_and_null", [84, 85, 87], drop=("gate", "up", "out"), raw=True, **rows_)
@@ -132,7 +150,14 @@ silu("refused/in_place_with_other_strides", [22, 55], r=3, c=8, gap=8, layout="i
      change={"out_row_stride": 8}, status=OVERLAP)
 silu("refused/float64", [42], status=INVALID_VALUE, change={"dtype": F64})
 silu("refused/no_dtype", [42], status=INVALID_VALUE, change={"dtype": 0}, **refused)
-silu("refused/unknown_silu", [37], status=INVALID_VALUE, change={"silu": 3}, **refused)
+silu("refused/unknown_silu", [37], status=INVALID_VALUE, change={"silu": 4}, **refused)
+silu("refused/unknown_clamp", [37], status=INVALID_VALUE, change={"clamp": 3, "limit_bits": TEN}, **refused)
+silu("refused/clamp_with_sigmoid", [37], status=UNSUPPORTED, change={"silu": 1, "clamp": 1, "limit_bits": TEN})
+silu("refused/clamp_after_in_float32", [37], status=UNSUPPORTED,
+     change={"compute_dtype": F32, "clamp": 2, "limit_bits": TEN})
+silu("refused/limit_alone", [37], status=INVALID_VALUE, change={"limit_bits": TEN}, **refused)
+for bits, text in ((0, "zero"), (0x80000000, "negative_zero"), (0x7F800000, "infinite"), (0x7FC00000, "nan")):
+    silu(f"refused/limit_{text}", [37], status=INVALID_VALUE, change={"clamp": 1, "limit_bits": bits}, **refused)
 silu("refused/candle_in_float32", [], dtype=F32, status=UNSUPPORTED, change={"silu": 2})
 silu("refused/flags", [34], status=UNKNOWN_FIELD, change={"flags": 1}, **refused)
 silu("refused/reserved", [34], status=UNKNOWN_FIELD, change={"reserved": 1}, **refused)

@@ -117,6 +117,8 @@ void run(const Json& c, const Functions& f, Place place) {
   int32_t expected = c.at("status");
   const int32_t checked = c.value("check", expected);
   if (place != Place::host) expected = c.value("cuda", expected);
+  // The fake device's expf is the host's, which the gate tells from CUDA's.
+  if (place == Place::fake && c.contains("cuda")) expected = BITEXACT_STATUS_INTERNAL;
   const int32_t alone = rope ? f.rope_can_use(nullptr, r) : f.silu_mul_can_use(nullptr, s);
   must(alone == checked, "can_use gave " + std::to_string(alone) + ": " + f.last_error());
   if (c.contains("addresses")) return;

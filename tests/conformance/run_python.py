@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import struct
 from ctypes import byref
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -24,7 +25,8 @@ except ImportError:
     torch = None
 
 CASES = {case["name"]: case for case in json.loads((Path(__file__).parent / "cases.json").read_text())}
-SILU = {(0, 0): "eager", (0, 1): "fp32", (1, 0): "sigmoid", (2, 0): "candle"}
+SILU = {(0, 0, 0): "eager", (0, 1, 0): "fp32", (1, 0, 0): "sigmoid", (2, 0, 0): "candle", (3, 0, 0): "glu",
+        (0, 0, 1): "clamp_before", (0, 0, 2): "clamp_after"}
 ROPE = {(0, 0, 0): "eager", (0, 1, 0): "fp32", (0, 4, 0): "fp64", (0, 0, 2): "matrix_sum"}
 
 
@@ -131,7 +133,7 @@ def sayable(case: dict) -> bool:
         return False
     p = case["params"]
     if case["operation"] == "silu_mul":
-        return (p.get("silu", 0), p.get("compute_dtype", 0)) in SILU
+        return (p.get("silu", 0), p.get("compute_dtype", 0), p.get("clamp", 0)) in SILU
     # PyTorch has no operator that would make a view of negative strides.
     return (p.get("combine", 0), p.get("compute_dtype", 0), p.get("flags", 0) & 2) in ROPE
 
@@ -145,8 +147,9 @@ def bound(case: dict, memory: Memory, operator: bool) -> tuple[Any, Callable[[],
     t, p = Tensors(case, memory), case["params"]
     name = f"conformance {case['name']} {operator}"
     if case["operation"] == "silu_mul":
-        chain = SILU[p.get("silu", 0), p.get("compute_dtype", 0)]
-        site = libbitexact.SiluMulSite(chain, name=name)
+        chain = SILU[p.get("silu", 0), p.get("compute_dtype", 0), p.get("clamp", 0)]
+        limit = struct.unpack("<f", struct.pack("<I", p["limit_bits"]))[0] if "limit_bits" in p else None
+        site = libbitexact.SiluMulSite(chain, name=name, limit=limit)
         tensors = (t.rows("gate"), t.rows("up"), t.rows("out"))
         return site, (lambda: torch.ops.libbitexact.silu_mul_out(*tensors, name)) if operator else (lambda: site(*tensors))
     names = ("half", "interleaved")

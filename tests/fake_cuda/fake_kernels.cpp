@@ -36,6 +36,7 @@ void compare(void** arguments) {
   Comparison* const result = argument<Comparison*>(arguments, 1);
   for (int64_t i = 0; i < a.count; ++i) {
     const auto compared = reference::compare_at(a, i);
+    result->digest += compared.share;
     if (compared.difference == reference::Difference::nan_payload) ++result->nan_payload_differences;
     if (compared.difference != reference::Difference::value) continue;
     ++result->mismatches;

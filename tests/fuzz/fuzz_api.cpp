@@ -204,7 +204,7 @@ void draw(Provider& from, bitexact_silu_mul_params& p) {
   p.flags = some_flags(from, 0);
   p.dtype = a_dtype(from, false);
   p.compute_dtype = from.ConsumeIntegral<uint8_t>() > 247 ? a_value(from, 4) : 0;
-  p.silu = a_value(from, 2);
+  p.silu = a_value(from, BITEXACT_SILU_GLU);
   p.batches = a_size(from, 2);
   p.rows = a_size(from, 4);
   p.cols = a_size(from, 70);
@@ -222,6 +222,11 @@ void draw(Provider& from, bitexact_silu_mul_params& p) {
   p.gate_batch_stride = a_stride(from, rows * (p.gate_row_stride % 4096));
   p.up_batch_stride = a_stride(from, rows * (p.up_row_stride % 4096));
   p.out_batch_stride = a_stride(from, rows * (p.out_row_stride % 4096));
+  p.clamp = from.ConsumeBool() ? a_value(from, BITEXACT_CLAMP_AFTER) : BITEXACT_CLAMP_NONE;
+  // Mostly a limit where one belongs: between 2^-24 and 2^33, most of which no 16-bit type holds.
+  const uint32_t bits = from.ConsumeIntegral<uint32_t>();
+  const bool any = from.ConsumeIntegral<uint8_t>() == 255;
+  p.limit_bits = any ? bits : p.clamp != BITEXACT_CLAMP_NONE ? 0x33800000 + bits % 0x1c800000 : 0;
 }
 
 void draw_heads(Provider& from, const bitexact_rope_params& p, int64_t heads, int64_t& batch, int64_t& token,

@@ -134,6 +134,7 @@ def main() -> int:
         case_list.extreme_values(rope),
         case_list.true_tables(rope, device, inputs),
         case_list.demo(device, demo_store),
+        case_list.gated_and_clamped_cases(partial(make, cases.silu_mul_case)),
     )
     for group in groups:
         for case in group:

@@ -16,7 +16,8 @@ HALF, INTERLEAVED = (0, 0), (1, 1)
 INTERLEAVED_TO_HALF = (1, 0)
 COMPLEX, ADDCMUL_COS, ADDCMUL_X1 = 1, 3, 4
 INVERSE, SUM_FROM_ZERO = 1, 2
-SIGMOID, CANDLE = 1, 2
+SIGMOID, CANDLE, GLU = 1, 2, 3
+BEFORE, AFTER = 1, 2
 
 SIXTEEN_BIT = (BFLOAT16, FLOAT16)
 ALL = (BFLOAT16, FLOAT16, FLOAT32)
@@ -63,6 +64,40 @@ def silu_mul_cases(make: Make) -> Iterator[Case]:
         yield make_form(f"{name}/separate", shape=(2, 65, 512), **ordinary)
         yield make_form(f"{name}/bits", shape=(1, 128, 1024), **anything)
         yield make_form(f"{name}/special", shape=(1, 64, 64), **special)
+
+
+def gated_and_clamped_cases(make: Make) -> Iterator[Case]:
+    """Come last, so that the seeds and bytes of older cases stay as they are."""
+    ordinary = {"gate": {"fill": "uniform", "scale": 5}, "up": {"fill": "uniform", "scale": 5}}
+    anything = {"gate": {"fill": "bits"}, "up": {"fill": "bits"}}
+    special = {"gate": {"fill": "special"}, "up": {"fill": "special"}}
+    forms = [("glu", chains.gated, {"silu": GLU}), ("glu_float32", chains.gated_float32, {"silu": GLU, "compute": FLOAT32})]
+    for limit in (10.0, 0.3, 7.03):
+        before, after = {"clamp": BEFORE, "limit": limit}, {"clamp": AFTER, "limit": limit}
+        forms.append((f"before_{limit:g}", chains.clamp_before, before))
+        forms.append((f"after_{limit:g}", chains.clamp_after, after))
+        forms.append((f"before_float32_{limit:g}", chains.clamp_before_float32, {**before, "compute": FLOAT32}))
+    for f in ALL:
+        for form, chain, fields in forms:
+            if f is FLOAT32 and "compute" in fields:
+                continue
+            make_form = partial(make, chain=chain, f=f, **fields)
+            name = f"silu_mul/{form}/{f.name}"
+            yield make_form(f"{name}/separate", shape=(2, 65, 512), **ordinary)
+            yield make_form(f"{name}/bits", shape=(1, 128, 1024), **anything)
+            yield make_form(f"{name}/special", shape=(1, 64, 64), **special)
+        for layout in ("packed_swapped", "in_place"):
+            name = f"silu_mul/before_10/{f.name}/{layout}"
+            yield make(
+                name,
+                chain=chains.clamp_before,
+                f=f,
+                clamp=BEFORE,
+                limit=10.0,
+                shape=(2, 33, 352),
+                layout=layout,
+                **ordinary,
+            )
 
 
 # ----------------------------------------------------------------------------------- rope --

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import generate
@@ -121,14 +122,20 @@ def silu_mul_case(
     *,
     silu: int = 0,
     compute: Format | None = None,
+    clamp: int = 0,
+    limit: float = 0.0,
     layout: str = "separate",
     gate: dict[str, Any],
     up: dict[str, Any],
 ) -> Case:
-    """layout: separate | packed (gate first) | packed_swapped | sliced (padded rows) | in_place."""
+    """layout: separate | packed (gate first) | packed_swapped | sliced (padded rows) | in_place.
+
+    With a limit the chain takes it as its third argument.
+    """
     case = Case(name, "silu_mul", chain.__name__, seed, device)
     batches, rows, cols = shape
     case.set(dtype=f.code, silu=silu, compute_dtype=compute.code if compute else 0)
+    case.set(clamp=clamp, limit_bits=int(np.float32(limit).view(np.uint32)))
     case.set(batches=batches, rows=rows, cols=cols)
     row = 2 * cols if layout.startswith("packed") else cols + 24 if layout == "sliced" else cols
     if layout.startswith("packed"):
@@ -149,7 +156,7 @@ def silu_mul_case(
     for tensor, stride in (("gate", row), ("up", row), ("out", out_row)):
         case.set(**{f"{tensor}_batch_stride": rows * stride, f"{tensor}_row_stride": stride})
     views = [case.view(pointer, list(shape), [rows * row, row, 1]) for pointer in ("gate", "up")]
-    case.output("out", case.canonical(chain(*views)), store)
+    case.output("out", case.canonical(chain(*views, limit) if clamp else chain(*views)), store)
     return case
 
 

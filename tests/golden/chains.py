@@ -183,3 +183,30 @@ def candle_mul(gate: Tensor, up: Tensor) -> Tensor:
 
 def silu_mul_float32(gate: Tensor, up: Tensor) -> Tensor:
     return (functional.silu(gate.float()) * up.float()).to(gate.dtype)
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """Attention outputs of Qwen3-Next, Qwen3.5, AFMoE."""
+    return up * torch.sigmoid(gate)
+
+
+def gated_float32(gate: Tensor, up: Tensor) -> Tensor:
+    """One operator, rounded once."""
+    return functional.glu(torch.cat((up, gate), dim=-1), dim=-1)
+
+
+def clamp_before(gate: Tensor, up: Tensor, limit: float = 10.0) -> Tensor:
+    """DeepSeek-V4 in transformers, GLM-5, HY-V4."""
+    return functional.silu(gate.clamp(max=limit)) * up.clamp(min=-limit, max=limit)
+
+
+def clamp_before_float32(gate: Tensor, up: Tensor, limit: float = 10.0) -> Tensor:
+    """DeepSeek-V4 as published."""
+    gate_32 = torch.clamp(gate.float(), max=limit)
+    up_32 = torch.clamp(up.float(), min=-limit, max=limit)
+    return (functional.silu(gate_32) * up_32).to(gate.dtype)
+
+
+def clamp_after(gate: Tensor, up: Tensor, limit: float = 10.0) -> Tensor:
+    """Step-3.7."""
+    return functional.silu(gate).clamp(max=limit) * up.clamp(min=-limit, max=limit)

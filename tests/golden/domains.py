@@ -1,6 +1,6 @@
 """What PyTorch gives over whole domains: every input of the one-input functions, every pair of the others.
 
-For 16-bit dtypes a pair's key is first << 16 | second; for silu in float32 the key is the input's bits. NaN
+For 16-bit dtypes a pair's key is first << 16 | second; in float32 the key is the gate's bits, and up is 1. NaN
 outputs are canonical. Each domain has the digest of all 2^32 keys, and one of a sample that a CPU can repeat:
 the keys i * SAMPLE_STEP mod 2^32 for i below SAMPLE_COUNT.
 """
@@ -38,6 +38,16 @@ def pairwise(f: Format, operation: Callable[[Tensor, Tensor], Tensor]) -> Callab
     return lambda keys: operation(from_bits(f, keys >> 16), from_bits(f, keys & 0xFFFF))
 
 
+def with_one(operation: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """In float32: every first operand, the second is 1."""
+
+    def of_keys(keys: Tensor) -> Tensor:
+        first = from_bits(FLOAT32, keys)
+        return operation(first, torch.ones_like(first))
+
+    return of_keys
+
+
 def functions() -> Iterator[tuple[str, str, Callable[[Tensor], Tensor]]]:
     """Name of the domain, dtype, and keys to outputs."""
     for f in (BFLOAT16, FLOAT16):
@@ -48,6 +58,15 @@ def functions() -> Iterator[tuple[str, str, Callable[[Tensor], Tensor]]]:
         yield "product", f.name, pairwise(f, torch.mul)
         yield "sum", f.name, pairwise(f, torch.add)
     yield "silu", FLOAT32.name, lambda keys: torch.nn.functional.silu(from_bits(FLOAT32, keys))
+    limited = (("clamp_before", chains.clamp_before), ("clamp_after", chains.clamp_after))  # the limit is 10
+    for f in (BFLOAT16, FLOAT16):
+        yield "glu", f.name, pairwise(f, chains.gated)
+        yield "glu_float32", f.name, pairwise(f, chains.gated_float32)
+        yield "clamp_before_float32", f.name, pairwise(f, chains.clamp_before_float32)
+        for name, chain in limited:
+            yield name, f.name, pairwise(f, chain)
+    for name, chain in (("glu", chains.gated), *limited):
+        yield name, FLOAT32.name, with_one(chain)
 
 
 def sweep(function: Callable[[Tensor], Tensor], key_count: int, device: str) -> int:
@@ -65,7 +84,12 @@ def sample(function: Callable[[Tensor], Tensor], device: str) -> int:
 
 def silu_tables(device: str) -> dict[str, dict[str, str]]:
     """SHA-256 of the 65,536 outputs, little-endian, index = input bits."""
-    forms = {"silu": chains.silu_mul, "silu_sigmoid": chains.sigmoid_mul, "silu_candle": chains.candle_mul}
+    forms = {
+        "silu": chains.silu_mul,
+        "silu_sigmoid": chains.sigmoid_mul,
+        "silu_candle": chains.candle_mul,
+        "silu_glu": chains.gated,
+    }
     tables: dict[str, dict[str, str]] = {}
     for name, chain in forms.items():
         tables[name] = {}

@@ -36,8 +36,8 @@ struct Members {
 const Members<bitexact_silu_mul_params>& silu_mul_members() {
   using P = bitexact_silu_mul_params;
   static const Members<P> members = {
-      {MEMBER(flags)},
-      {MEMBER(dtype), MEMBER(compute_dtype), MEMBER(silu)},
+      {MEMBER(flags), MEMBER(limit_bits)},
+      {MEMBER(dtype), MEMBER(compute_dtype), MEMBER(silu), MEMBER(clamp)},
       {MEMBER(batches), MEMBER(rows), MEMBER(cols), MEMBER(gate_batch_stride), MEMBER(gate_row_stride),
        MEMBER(up_batch_stride), MEMBER(up_row_stride), MEMBER(out_batch_stride), MEMBER(out_row_stride)},
       {MEMBER(gate), MEMBER(up)},

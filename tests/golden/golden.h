@@ -86,7 +86,7 @@ std::vector<Domain> load_domains(const std::string& directory);
 // The keys that sample_digest covers.
 std::vector<uint32_t> sample_keys(const std::string& directory);
 
-// SHA-256 of the 65,536 outputs of "silu", "silu_sigmoid" or "silu_candle".
+// SHA-256 of the 65,536 outputs of "silu", "silu_sigmoid", "silu_candle" or "silu_glu".
 std::string load_table_sha256(const std::string& directory, const std::string& name, int32_t dtype);
 
 // float32 bits of silu of every 16-bit input, as CUDA gives them.

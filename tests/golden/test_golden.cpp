@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "golden.h"
+#include "golden_digests.h"
 #include "host/sha256.h"
 #include "reference/reference.h"
 
@@ -42,6 +43,18 @@ std::vector<float> silu32_values(int32_t dtype) {
   return values;
 }
 
+float limit_of(const bitexact_silu_mul_params& p) {
+  float limit;
+  std::memcpy(&limit, &p.limit_bits, sizeof(limit));
+  return limit;
+}
+
+// Does the table below hold silu of every gate, the limit in float32 among them?
+bool in_silu32_table(const bitexact_silu_mul_params& p) {
+  return p.dtype != BITEXACT_DTYPE_FLOAT32 && p.silu == BITEXACT_SILU_ATEN &&
+         value_of(p.dtype, bits_of(p.dtype, limit_of(p))) == limit_of(p);
+}
+
 // out = rX(r32(silu32 * up)) with eager's own silu32, so that only the rounding chain is on trial.
 void silu_mul_from_table(const bitexact_silu_mul_params& p, const std::vector<float>& table) {
   const auto* gate = static_cast<const uint16_t*>(p.gate);
@@ -50,10 +63,14 @@ void silu_mul_from_table(const bitexact_silu_mul_params& p, const std::vector<fl
   for (int64_t b = 0; b < p.batches; ++b) {
     for (int64_t r = 0; r < p.rows; ++r) {
       for (int64_t c = 0; c < p.cols; ++c) {
-        const uint16_t g = gate[b * p.gate_batch_stride + r * p.gate_row_stride + c];
-        const uint16_t u = up[b * p.up_batch_stride + r * p.up_row_stride + c];
-        out[b * p.out_batch_stride + r * p.out_row_stride + c] =
-            bits_of(p.dtype, table[g] * value_of(p.dtype, u));
+        uint16_t g = gate[b * p.gate_batch_stride + r * p.gate_row_stride + c];
+        float u = value_of(p.dtype, up[b * p.up_batch_stride + r * p.up_row_stride + c]);
+        if (p.clamp == BITEXACT_CLAMP_BEFORE) {
+          const float limit = limit_of(p);
+          if (value_of(p.dtype, g) > limit) g = bits_of(p.dtype, limit);
+          u = u > limit ? limit : u < -limit ? -limit : u;
+        }
+        out[b * p.out_batch_stride + r * p.out_row_stride + c] = bits_of(p.dtype, table[g] * u);
       }
     }
   }
@@ -73,42 +90,56 @@ TEST(Golden, ReferenceEqualsEager) {
     ++(c.operation == BITEXACT_OPERATION_FUSED_ROPE ? rope : silu_mul);
   }
   EXPECT_EQ(rope, 191);
-  EXPECT_EQ(silu_mul, 35);
+  EXPECT_EQ(silu_mul, 81);
 }
 
 TEST(Golden, Float32ComputeRoundsAsEager) {
   int run = 0;
   for (const Case& c : load_cases(directory)) {
-    if (!c.needs_cuda_expf() || c.silu_mul.dtype == BITEXACT_DTYPE_FLOAT32) continue;
+    if (!c.needs_cuda_expf() || !in_silu32_table(c.silu_mul)) continue;
     const std::vector<float> table = silu32_values(c.silu_mul.dtype);
     Backend backend;
     backend.silu_mul = [&](const bitexact_silu_mul_params& p) { silu_mul_from_table(p, table); };
     EXPECT_EQ(c.run(backend), "") << c.name;
     ++run;
   }
-  EXPECT_EQ(run, 8);
+  EXPECT_EQ(run, 14);
 }
 
 // These are for backends on a GPU; here only that they are these and no others.
 TEST(Golden, CasesThatOnlyCudaCanGive) {
   std::set<std::string> names;
   for (const Case& c : load_cases(directory)) {
-    if (c.needs_cuda_expf() && c.silu_mul.dtype == BITEXACT_DTYPE_FLOAT32) names.insert(c.name);
+    if (c.needs_cuda_expf() && !in_silu32_table(c.silu_mul))
+      names.insert(c.name.substr(0, c.name.rfind('/')));
   }
-  const std::set<std::string> expected = {
-      "silu_mul/aten/float32/separate", "silu_mul/aten/float32/bits",
-      "silu_mul/aten/float32/special",  "silu_mul/sigmoid/float32/separate",
-      "silu_mul/sigmoid/float32/bits",  "silu_mul/sigmoid/float32/special"};
+  const std::set<std::string> expected = {"silu_mul/aten/float32",
+                                          "silu_mul/sigmoid/float32",
+                                          "silu_mul/glu_float32/bfloat16",
+                                          "silu_mul/glu_float32/float16",
+                                          "silu_mul/glu/float32",
+                                          "silu_mul/before_float32_0.3/bfloat16",
+                                          "silu_mul/before_float32_0.3/float16",
+                                          "silu_mul/before_float32_7.03/bfloat16",
+                                          "silu_mul/before_float32_7.03/float16",
+                                          "silu_mul/before_10/float32",
+                                          "silu_mul/after_10/float32",
+                                          "silu_mul/before_0.3/float32",
+                                          "silu_mul/after_0.3/float32",
+                                          "silu_mul/before_7.03/float32",
+                                          "silu_mul/after_7.03/float32"};
   EXPECT_EQ(names, expected);
 }
 
 const char* table_name(int32_t silu) {
-  return silu == BITEXACT_SILU_ATEN ? "silu" : silu == BITEXACT_SILU_SIGMOID ? "silu_sigmoid" : "silu_candle";
+  const char* const names[] = {"silu", "silu_sigmoid", "silu_candle", "silu_glu"};
+  return names[silu];
 }
 
 TEST(Golden, SiluTables) {
   for (int32_t dtype : {bf16, fp16}) {
-    for (int32_t silu : {BITEXACT_SILU_ATEN, BITEXACT_SILU_SIGMOID, BITEXACT_SILU_CANDLE}) {
+    for (int32_t silu :
+         {BITEXACT_SILU_ATEN, BITEXACT_SILU_SIGMOID, BITEXACT_SILU_CANDLE, BITEXACT_SILU_GLU}) {
       std::vector<uint16_t> gate(0x10000), up(0x10000, dtype == bf16 ? 0x3f80 : 0x3c00), out(0x10000);
       for (size_t i = 0; i < gate.size(); ++i) gate[i] = static_cast<uint16_t>(i);
       bitexact_silu_mul_params p = BITEXACT_SILU_MUL_PARAMS_INIT;
@@ -130,17 +161,23 @@ TEST(Golden, DomainSamples) {
   }
   int run = 0;
   for (const Domain& domain : load_domains(directory)) {
-    if (domain.dtype == BITEXACT_DTYPE_FLOAT32) continue;  // silu in float32: CUDA's expf
+    // Silu and the sigmoid in float32: CUDA's expf.
+    if (domain.dtype == BITEXACT_DTYPE_FLOAT32 || domain.name == "glu_float32") continue;
     bitexact_silu_mul_params p = BITEXACT_SILU_MUL_PARAMS_INIT;
     p.dtype = domain.dtype, p.batches = p.rows = 1, p.cols = static_cast<int64_t>(keys.size());
     p.gate = first.data(), p.up = second.data(), p.out = out.data();
-    const std::map<std::string, int32_t> forms = {{"silu_mul_aten", BITEXACT_SILU_ATEN},
-                                                  {"silu_mul_sigmoid", BITEXACT_SILU_SIGMOID},
-                                                  {"silu_mul_candle", BITEXACT_SILU_CANDLE}};
+    const std::map<std::string, int32_t> forms = {
+        {"silu_mul_aten", BITEXACT_SILU_ATEN},     {"silu_mul_sigmoid", BITEXACT_SILU_SIGMOID},
+        {"silu_mul_candle", BITEXACT_SILU_CANDLE}, {"glu", BITEXACT_SILU_GLU},
+        {"clamp_before", BITEXACT_SILU_ATEN},      {"clamp_after", BITEXACT_SILU_ATEN}};
+    if (domain.name.find("clamp") == 0) {
+      p.clamp = domain.name == "clamp_after" ? BITEXACT_CLAMP_AFTER : BITEXACT_CLAMP_BEFORE;
+      std::memcpy(&p.limit_bits, &bitexact::golden_limit, sizeof(p.limit_bits));
+    }
     if (const auto form = forms.find(domain.name); form != forms.end()) {
       p.silu = form->second;
       bitexact_reference::silu_mul(p);
-    } else if (domain.name == "silu_mul_float32") {
+    } else if (domain.name == "silu_mul_float32" || domain.name == "clamp_before_float32") {
       silu_mul_from_table(p, silu32_values(domain.dtype));
     } else {
       for (size_t i = 0; i < keys.size(); ++i) {
@@ -153,7 +190,7 @@ TEST(Golden, DomainSamples) {
     EXPECT_EQ(digest, domain.sample_digest) << domain.name << ' ' << domain.dtype;
     ++run;
   }
-  EXPECT_EQ(run, 12);
+  EXPECT_EQ(run, 20);
 }
 
 // ---------------------------------------------------------------------------- the loader --

@@ -2,6 +2,7 @@
 #include "certify.h"
 
 #include <algorithm>
+#include <set>
 
 #include "cases.h"
 #include "context.h"
@@ -145,8 +146,9 @@ TEST(Certify, EachPlanIsWhatTheArticleSays) {
     const Plan plan = plan_of(k);
     EXPECT_EQ(plan.stretches[0].kind, Stretch::probe);
     if (!is_rope(k)) {
-      EXPECT_EQ(plan.parts(),
-                silu_mul_kernel(k).args.dtype == Dtype::float32 ? 1 + 64 + all_tiles : 1 + all_tiles);
+      const SiluMulArgs a = silu_mul_kernel(k).args;
+      const int64_t samples = a.dtype == Dtype::float32 ? 64 : a.clamp != Clamp::none ? 24 : 0;
+      EXPECT_EQ(plan.parts(), 1 + samples + all_tiles) << kernel_name(k);
       continue;
     }
     const RopeArgs a = rope_kernel(k).args;
@@ -329,6 +331,24 @@ TEST(Certify, TheDigestHasToBePyTorchs) {
   }
 }
 
+// The first part is the probe, by which the reference itself is tried.
+TEST(Certify, AWrongReferenceIsAnErrorAndProvesNothing) {
+  Context context;
+  FaultyBackend* const backend = quick_context(context);
+  backend->fused_silu_mul = backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
+    return BITEXACT_STATUS_OK;
+  };
+  const int kernel = kernel_named(silu);
+  bitexact_certify_report report = after(kernel, 0);
+  const bitexact_certify_report before = report;
+  EXPECT_EQ(certify(context, kernel, 0, 1, report), BITEXACT_STATUS_INTERNAL);
+  EXPECT_TRUE(same(report, before));
+  EXPECT_EQ(story_of(context, kernel).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story_of(context, kernel).reason, BITEXACT_REASON_REFERENCE);
+  EXPECT_EQ(story_of(context, kernel).basis, BITEXACT_BASIS_CERTIFICATE);
+}
+
 TEST(Certify, GoldenDigestsAreTheCapturedOnes) {
   const auto domains = bitexact_golden::load_domains(bitexact_golden::golden_directory());
   ASSERT_EQ(domains.size(), static_cast<size_t>(golden_digest_count));
@@ -350,7 +370,7 @@ TEST(Certify, KernelsWithAGoldenDigest) {
     if (golden_digest(story_of(context, k), golden) && plan_of(k).exhaustive())
       ++(is_rope(k) ? rope_kernels : silu_kernels);
   }
-  EXPECT_EQ(silu_kernels, 27);         // all but SIGMOID in float32
+  EXPECT_EQ(silu_kernels, 66);         // all but SIGMOID in float32
   EXPECT_EQ(rope_kernels, 2 * 3 * 5);  // tables of the tensors' dtype, any compute dtype, no sums from +0
 }
 
@@ -420,6 +440,35 @@ TEST(Certify, SweepsFindWrongArithmetic) {
                    expected = reference::silu_mul(in[0], in[1], silu_mul_kernel(kernel).args);
     EXPECT_EQ(report.mismatch_expected, expected) << name_of(c.mutant);
   }
+}
+
+// Samples of a clamp take a limit each, whole domains that of PyTorch's digests; in both a lost clamp shows.
+TEST(Certify, ClampsAreSweptWithLimits) {
+  const int kernel = kernel_named("fused_silu_mul bfloat16 aten clamp=before vec16");
+  const int64_t samples = 24, around_16 = 1 + samples + 8 * 32 + 7;
+  Context context;
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
+  std::set<float> limits;
+  backend->fused_silu_mul = [&](const SiluMulArgs& a, bitexact_stream) {
+    limits.insert(a.limit);
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::clamp_lost, i);
+    return BITEXACT_STATUS_OK;
+  };
+  for (const int64_t part : {int64_t{1}, int64_t{2}, samples, around_16}) {
+    bitexact_certify_report report = after(kernel, part);
+    ASSERT_EQ(certify(context, kernel, part, 1, report), BITEXACT_STATUS_OK) << bitexact_last_error();
+    EXPECT_GT(report.mismatches, 0) << part;
+    SiluMulArgs a = silu_mul_kernel(kernel).args;
+    a.limit = golden_limit;
+    const uint64_t* const in = report.mismatch_inputs;
+    if (part == around_16) {
+      EXPECT_EQ(report.mismatch_expected, reference::silu_mul(in[0], in[1], a));
+    }
+  }
+  EXPECT_EQ(limits.count(golden_limit), 1u);
+  EXPECT_EQ(limits.size(), 4u);
+  EXPECT_GE(*limits.begin(), 0x1p-8f);
+  EXPECT_LE(*limits.rbegin(), 0x1p16f);
 }
 
 // An output that a kernel skips must not hold the right bits by chance, as those of the part before.

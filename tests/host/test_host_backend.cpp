@@ -81,7 +81,8 @@ TEST(HostBackend, RopeShapesReachEveryKernel) {
 TEST(HostBackend, SiluOverEveryInputEqualsTheReference) {
   const Context context = make_context(BITEXACT_DEVICE_HOST, BITEXACT_POLICY_TRUST);
   for (int32_t dtype : {BITEXACT_DTYPE_FLOAT16, BITEXACT_DTYPE_BFLOAT16}) {
-    for (int32_t silu : {BITEXACT_SILU_ATEN, BITEXACT_SILU_SIGMOID, BITEXACT_SILU_CANDLE}) {
+    for (int32_t silu :
+         {BITEXACT_SILU_ATEN, BITEXACT_SILU_SIGMOID, BITEXACT_SILU_CANDLE, BITEXACT_SILU_GLU}) {
       std::vector<uint16_t> gate(65536), up(65536), actual(65536), expected(65536);
       for (size_t i = 0; i < gate.size(); ++i) {
         gate[i] = static_cast<uint16_t>(i);

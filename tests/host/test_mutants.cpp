@@ -14,9 +14,10 @@ using namespace bitexact_test;
 
 namespace {
 
-Context make_mutated(Mutant mutant) {
+// `shared`: the reference has the fault too.
+Context make_mutated(Mutant mutant, bool shared = false, const GateOptions& options = {}) {
   Context context;
-  FaultyBackend* const faulty = make_faulty(context, BITEXACT_DEVICE_HOST);
+  FaultyBackend* const faulty = make_faulty(context, BITEXACT_DEVICE_HOST, options);
   faulty->fused_silu_mul = [mutant](const SiluMulArgs& a, bitexact_stream) {
     for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, mutant, i);
     return BITEXACT_STATUS_OK;
@@ -25,6 +26,8 @@ Context make_mutated(Mutant mutant) {
     for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, mutant, i);
     return BITEXACT_STATUS_OK;
   };
+  if (shared) faulty->reference_silu_mul = faulty->fused_silu_mul;
+  if (shared) faulty->reference_rope = faulty->fused_rope;
   return context;
 }
 
@@ -42,6 +45,44 @@ TEST(Mutants, WrongSiluMulIsDeclined) {
       ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
       EXPECT_TRUE(same_bytes(c.arena.bytes(), expected)) << name_of(mutant);
       EXPECT_EQ(only_story(context.get()).state, right ? BITEXACT_STATE_ACCEPTED : BITEXACT_STATE_DECLINED)
+          << name_of(mutant) << " dtype " << dtype;
+    }
+  }
+}
+
+TEST(Mutants, WrongClampIsDeclined) {
+  for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
+    for (const int32_t clamp : {BITEXACT_CLAMP_BEFORE, BITEXACT_CLAMP_AFTER}) {
+      for (int i = static_cast<int>(first_clamp_mutant) - 1; i < static_cast<int>(first_rope_mutant); ++i) {
+        const auto mutant = i < static_cast<int>(first_clamp_mutant) ? Mutant::none : static_cast<Mutant>(i);
+        const Context context = make_mutated(mutant);
+        SiluMulCase c = make_case({dtype, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no, clamp, 10.0f}, 3);
+        std::vector<uint8_t> expected = c.arena.bytes();
+        bitexact_reference::silu_mul(moved(c.params, c.arena, expected.data()));
+        ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
+        EXPECT_TRUE(same_bytes(c.arena.bytes(), expected)) << name_of(mutant);
+        const auto story = only_story(context.get());
+        EXPECT_EQ(story.state, mutant == Mutant::none ? BITEXACT_STATE_ACCEPTED : BITEXACT_STATE_DECLINED)
+            << name_of(mutant) << " dtype " << dtype << " clamp " << clamp;
+        EXPECT_EQ(story.mismatch_basis, mutant == Mutant::none ? 0 : BITEXACT_BASIS_PROBE);
+      }
+    }
+  }
+}
+
+TEST(Mutants, WrongGluIsDeclined) {
+  for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
+    for (const Mutant mutant :
+         {Mutant::none, Mutant::single_rounding, Mutant::half_away, Mutant::truncation,
+          Mutant::minus_zero_lost, Mutant::nan_to_zero, Mutant::swapped_inputs, Mutant::tail_lane}) {
+      const Context context = make_mutated(mutant);
+      SiluMulCase c = make_case({dtype, BITEXACT_SILU_GLU, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+      std::vector<uint8_t> expected = c.arena.bytes();
+      bitexact_reference::silu_mul(moved(c.params, c.arena, expected.data()));
+      ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
+      EXPECT_TRUE(same_bytes(c.arena.bytes(), expected)) << name_of(mutant);
+      EXPECT_EQ(only_story(context.get()).state,
+                mutant == Mutant::none ? BITEXACT_STATE_ACCEPTED : BITEXACT_STATE_DECLINED)
           << name_of(mutant) << " dtype " << dtype;
     }
   }
@@ -92,10 +133,10 @@ TEST(Mutants, AnotherSiluIsDeclined) {
       take_numerics(a, confusion.run);
       return backend->reference(a, stream);
     };
-    SiluMulCase c =
-        make_case({public_dtype(confusion.named.dtype), static_cast<int32_t>(confusion.named.silu), 0, 1, 16,
-                   100, 0, 0, false, InPlace::no},
-                  3);
+    const SiluMulArgs& named = confusion.named;
+    SiluMulCase c = make_case({public_dtype(named.dtype), static_cast<int32_t>(named.silu), 0, 1, 16, 100, 0,
+                               0, false, InPlace::no, static_cast<int32_t>(named.clamp), named.limit},
+                              3);
     ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
     const auto story = only_story(context.get());
     EXPECT_EQ(story.state, BITEXACT_STATE_DECLINED) << confusion.name;
@@ -131,7 +172,16 @@ TEST(Mutants, AnotherRopeIsDeclined) {
 
 // ------------------------------------------------------------------------ faults of the check --
 
-TEST(Mutants, ABlindComparisonIsDeclined) {
+void expect_refused(bitexact_context* context, int32_t status, const char* name) {
+  EXPECT_EQ(status, BITEXACT_STATUS_INTERNAL) << name;
+  const auto story = only_story(context);
+  EXPECT_EQ(story.state, BITEXACT_STATE_DECLINED) << name;
+  EXPECT_EQ(story.reason, BITEXACT_REASON_REFERENCE) << name;
+  EXPECT_EQ(story.status, BITEXACT_STATUS_INTERNAL) << name;
+  EXPECT_EQ(story.fused_calls + story.reference_calls, 0) << name;
+}
+
+TEST(Mutants, ABlindComparisonIsRefused) {
   for (int i = 0; i < static_cast<int>(Blindness::count); ++i) {
     const auto blindness = static_cast<Blindness>(i);
     for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
@@ -142,13 +192,10 @@ TEST(Mutants, ABlindComparisonIsDeclined) {
         return BITEXACT_STATUS_OK;
       };
       SiluMulCase c = make_case({dtype, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
-      std::vector<uint8_t> expected = c.arena.bytes();
-      bitexact_reference::silu_mul(moved(c.params, c.arena, expected.data()));
-      ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
-      EXPECT_TRUE(same_bytes(c.arena.bytes(), expected)) << name_of(blindness);
-      const auto story = only_story(context.get());
-      EXPECT_EQ(story.state, BITEXACT_STATE_DECLINED) << name_of(blindness) << " dtype " << dtype;
-      EXPECT_EQ(story.status, BITEXACT_STATUS_INTERNAL) << name_of(blindness);
+      const std::vector<uint8_t> before = c.arena.bytes();
+      const int32_t status = bitexact_fused_silu_mul(context.get(), &c.params, nullptr);
+      EXPECT_EQ(c.arena.bytes(), before) << name_of(blindness);
+      expect_refused(context.get(), status, name_of(blindness));
       EXPECT_EQ(backend->fused_calls, 0) << name_of(blindness);
     }
   }
@@ -176,36 +223,142 @@ TEST(Mutants, StaleScratchIsNoResult) {
   EXPECT_TRUE(same_bytes(second.arena.bytes(), first.arena.bytes()));
 }
 
-// A reference that shares the fused kernel's fault agrees with it. The framework's own result does not; nor do
-// the digests that a certificate compares with.
-TEST(Mutants, ASharedFaultShowsInCallerMode) {
-  for (const int32_t mode : {BITEXACT_REFERENCE_BUILTIN, BITEXACT_REFERENCE_CALLER}) {
-    Context context;
-    FaultyBackend* const backend =
-        make_faulty(context, BITEXACT_DEVICE_HOST, GateOptions{BITEXACT_POLICY_VERIFY, mode});
-    const auto shared = [](const SiluMulArgs& a, bitexact_stream) {
-      for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
-      return BITEXACT_STATUS_OK;
-    };
-    backend->fused_silu_mul = backend->reference_silu_mul = shared;
-    SiluMulCase c = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
-    if (mode == BITEXACT_REFERENCE_BUILTIN) {
-      EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK);
-      EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED);
-      continue;
+// A reference with the very fault of the fused kernel agrees with it, but not with the digest of the probe.
+TEST(Mutants, ASharedFaultOfSiluMulIsRefused) {
+  for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
+    for (int i = 0; i < static_cast<int>(first_rope_mutant); ++i) {
+      const auto mutant = static_cast<Mutant>(i);
+      SiluMulArgs kernel{};
+      kernel.dtype = static_cast<Dtype>(dtype);
+      const bool right = mutant == Mutant::none || is_equivalent(kernel, mutant);
+      const Context context = make_mutated(mutant, true);
+      SiluMulCase c = make_case({dtype, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+      const std::vector<uint8_t> before = c.arena.bytes();
+      for (int call = 0; call < 2; ++call) {
+        const int32_t status = bitexact_fused_silu_mul(context.get(), &c.params, nullptr);
+        EXPECT_EQ(c.arena.bytes() == before, !right) << name_of(mutant);
+        if (!right) expect_refused(context.get(), status, name_of(mutant));
+      }
+      if (right) {
+        EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED) << name_of(mutant);
+      }
     }
-    EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_UNVERIFIED);
-    std::vector<uint8_t> eager = c.arena.bytes();
-    const bitexact_silu_mul_params p = moved(c.params, c.arena, eager.data());
-    bitexact_reference::silu_mul(p);
-    bitexact_silu_mul_reference r = BITEXACT_SILU_MUL_REFERENCE_INIT;
-    r.out = p.out;
-    r.out_row_stride = p.out_row_stride;
-    int32_t verdict = -1;
-    ASSERT_EQ(bitexact_fused_silu_mul_verify(context.get(), &c.params, &r, nullptr, &verdict),
-              BITEXACT_STATUS_OK);
-    EXPECT_EQ(verdict, BITEXACT_STATE_DECLINED);
-    EXPECT_EQ(only_story(context.get()).mismatch_basis, BITEXACT_BASIS_LIVE);
+  }
+}
+
+// Elsewhere other bits of both may be the device's own exponential, which eager has too. RoPE needs none.
+TEST(Mutants, OnAnotherDeviceTheDigestBindsRopeAlone) {
+  Context context;
+  FaultyBackend* const faulty = make_faulty(context, BITEXACT_DEVICE_HOST);
+  faulty->captured_exp = false;
+  faulty->fused_silu_mul = faulty->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::fast_exp, i);
+    return BITEXACT_STATUS_OK;
+  };
+  faulty->fused_rope = faulty->reference_rope = [](const RopeArgs& a, bitexact_stream) {
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, Mutant::rope_truncation, i);
+    return BITEXACT_STATUS_OK;
+  };
+  SiluMulCase silu = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+  EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &silu.params, nullptr), BITEXACT_STATUS_OK);
+  EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED);
+  RopeCase rope = make_case(plain_rope_shape(16, 8, 1, 64), 3);
+  EXPECT_EQ(bitexact_fused_rope(context.get(), &rope.params, nullptr), BITEXACT_STATUS_INTERNAL);
+}
+
+TEST(Mutants, ASharedFaultOfRopeIsRefused) {
+  for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16, BITEXACT_DTYPE_FLOAT32}) {
+    for (int i = static_cast<int>(first_rope_mutant); i < static_cast<int>(Mutant::count); ++i) {
+      const auto mutant = static_cast<Mutant>(i);
+      RopeArgs kernel{};
+      kernel.dtype = kernel.table_dtype = kernel.compute_dtype = static_cast<Dtype>(dtype);
+      // The digest sees payloads too, which the comparison forgives.
+      const bool right = mutant != Mutant::tail_through_float && is_equivalent(kernel, mutant);
+      RopeCase c = make_case(plain_rope_shape(16, 8, 1, 64, dtype), 3);
+      const std::vector<uint8_t> before = c.arena.bytes();
+      const Context context = make_mutated(mutant, true);
+      const int32_t status = bitexact_fused_rope(context.get(), &c.params, nullptr);
+      EXPECT_EQ(c.arena.bytes() == before, !right) << name_of(mutant);
+      if (!right) expect_refused(context.get(), status, name_of(mutant));
+      if (right) {
+        EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED) << name_of(mutant);
+      }
+    }
+  }
+}
+
+// Whoever asks: what decides by looking refuses, or leaves the word to the framework.
+TEST(Mutants, ASharedFaultUnderEachPolicyAndMode) {
+  for (const int32_t policy : {BITEXACT_POLICY_VERIFY, BITEXACT_POLICY_AUDIT, BITEXACT_POLICY_STRICT}) {
+    const Context context = make_mutated(Mutant::single_rounding, true, GateOptions{policy});
+    SiluMulCase c = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+    EXPECT_EQ(bitexact_gate_warm_up(context.get(), nullptr, &c.params, nullptr), BITEXACT_STATUS_INTERNAL);
+    EXPECT_EQ(bitexact_gate_warm_up(context.get(), nullptr, &c.params, nullptr), BITEXACT_STATUS_INTERNAL);
+    EXPECT_EQ(bitexact_fused_silu_mul_can_use(context.get(), &c.params), BITEXACT_STATUS_INTERNAL);
+    const std::vector<uint8_t> before = c.arena.bytes();
+    expect_refused(context.get(), bitexact_fused_silu_mul(context.get(), &c.params, nullptr), "warmed up");
+    EXPECT_EQ(c.arena.bytes(), before);
+    EXPECT_NE(std::string(bitexact_last_error()).find("reference"), std::string::npos);
+    ASSERT_EQ(bitexact_gate_reset(context.get()), BITEXACT_STATUS_OK);
+    EXPECT_EQ(bitexact_fused_silu_mul_can_use(context.get(), &c.params), BITEXACT_STATUS_OK);
+  }
+  // Wrong for one variant is wrong for the others, looked at or not.
+  Context context;
+  FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
+  backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
+    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
+    return BITEXACT_STATUS_OK;
+  };
+  SiluMulCase vectors = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+  SiluMulCase scalars = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 1, 0, false, InPlace::no}, 3);
+  EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &vectors.params, nullptr), BITEXACT_STATUS_INTERNAL);
+  backend->capturing = true;
+  EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &scalars.params, nullptr), BITEXACT_STATUS_INTERNAL);
+  EXPECT_EQ(backend->fused_calls, 9);  // the cases of one probe
+}
+
+// In CALLER mode the framework's own result is the truth, and its chain runs.
+TEST(Mutants, ASharedFaultInCallerModeIsADecline) {
+  const Context context = make_mutated(Mutant::single_rounding, true,
+                                       GateOptions{BITEXACT_POLICY_VERIFY, BITEXACT_REFERENCE_CALLER});
+  SiluMulCase c = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+  EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_UNVERIFIED);
+  std::vector<uint8_t> eager = c.arena.bytes();
+  const bitexact_silu_mul_params p = moved(c.params, c.arena, eager.data());
+  bitexact_reference::silu_mul(p);
+  bitexact_silu_mul_reference r = BITEXACT_SILU_MUL_REFERENCE_INIT;
+  r.out = p.out;
+  r.out_row_stride = p.out_row_stride;
+  int32_t verdict = -1;
+  ASSERT_EQ(bitexact_fused_silu_mul_verify(context.get(), &c.params, &r, nullptr, &verdict),
+            BITEXACT_STATUS_OK);
+  EXPECT_EQ(verdict, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(only_story(context.get()).reason, BITEXACT_REASON_REFERENCE);
+  EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr), BITEXACT_STATUS_DECLINED);
+  EXPECT_EQ(bitexact_fused_silu_mul_can_use(context.get(), &c.params), BITEXACT_STATUS_DECLINED);
+  EXPECT_EQ(bitexact_gate_warm_up(context.get(), nullptr, &c.params, nullptr), BITEXACT_STATUS_OK);
+}
+
+// A fused kernel that fails leaves its calls to the reference, which has been tried all the same.
+TEST(Mutants, AFailedKernelIsNotServedByAWrongReference) {
+  for (const bool right : {true, false}) {
+    Context context;
+    FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
+    backend->fused_silu_mul = [](const SiluMulArgs&, bitexact_stream) {
+      return fail(BITEXACT_STATUS_CUDA_ERROR, "injected");
+    };
+    if (!right) {
+      backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
+        for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::flush_result, i);
+        return BITEXACT_STATUS_OK;
+      };
+    }
+    SiluMulCase c = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
+    EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr),
+              right ? BITEXACT_STATUS_OK : BITEXACT_STATUS_INTERNAL);
+    EXPECT_EQ(only_story(context.get()).reason,
+              right ? BITEXACT_REASON_LAUNCH_ERROR : BITEXACT_REASON_REFERENCE);
+    EXPECT_EQ(backend->fused_calls, 1);
   }
 }
 

@@ -93,7 +93,7 @@ TEST(Bits, SiluTablesEqualTheHosts) {
   const Context context = make_context(0, BITEXACT_POLICY_TRUST);
   const Stream stream;
   for (const Dtype dtype : {Dtype::float16, Dtype::bfloat16}) {
-    for (const Silu silu : {Silu::aten, Silu::sigmoid, Silu::candle}) {
+    for (const Silu silu : {Silu::aten, Silu::sigmoid, Silu::candle, Silu::glu}) {
       SiluMulCase c = make_case(
           {static_cast<int32_t>(dtype), static_cast<int32_t>(silu), 0, 1, 1, 65536, 0, 0, false, InPlace::no},
           1);

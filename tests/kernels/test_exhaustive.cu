@@ -31,7 +31,7 @@ void sweep(SiluMulArgs a, SiluMulVariant variant) {
   const int64_t size = size_of(a.dtype);
   const DeviceMemory gate(chunk * size), up(chunk * size), actual(chunk * size), expected(chunk * size);
   const DeviceMemory result(sizeof(Comparison));
-  const Comparison start = {0, 0, no_key, 0, 0};
+  const Comparison start;
   ASSERT_CUDA(cudaMemcpy(result.as(), &start, sizeof(start), cudaMemcpyHostToDevice));
   a.batches = a.rows = 1;
   a.cols = chunk;
@@ -67,9 +67,9 @@ void sweep(SiluMulArgs a, SiluMulVariant variant) {
 
 TEST(Exhaustive, SiluMulOverAllPairs) {
   for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16}) {
-    for (const Silu silu : {Silu::aten, Silu::sigmoid, Silu::candle}) {
+    for (const Silu silu : {Silu::aten, Silu::sigmoid, Silu::candle, Silu::glu}) {
       for (const bool float32 : {false, true}) {
-        if (float32 && silu != Silu::aten) continue;
+        if (float32 && silu != Silu::aten && silu != Silu::glu) continue;
         SCOPED_TRACE(testing::Message()
                      << static_cast<int>(dtype) << " " << static_cast<int>(silu) << " " << float32);
         SiluMulArgs a{};
@@ -77,6 +77,26 @@ TEST(Exhaustive, SiluMulOverAllPairs) {
         a.silu = silu;
         a.compute_float32 = float32;
         sweep(a, SiluMulVariant::vec16);
+      }
+    }
+  }
+}
+
+TEST(Exhaustive, ClampedSiluMulOverAllPairs) {
+  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16}) {
+    for (const Clamp clamp : {Clamp::before, Clamp::after}) {
+      for (const bool float32 : {false, true}) {
+        if (float32 && clamp == Clamp::after) continue;
+        for (const float limit : {10.0f, 0.3f, 65520.0f}) {
+          SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << static_cast<int>(clamp) << " "
+                                          << float32 << " " << limit);
+          SiluMulArgs a{};
+          a.dtype = dtype;
+          a.compute_float32 = float32;
+          a.clamp = clamp;
+          a.limit = limit;
+          sweep(a, SiluMulVariant::vec16);
+        }
       }
     }
   }
@@ -94,11 +114,20 @@ TEST(Exhaustive, NarrowVariantsOverAllPairs) {
 }
 
 TEST(Exhaustive, Float32SiluOverAllGates) {
-  for (const Silu silu : {Silu::aten, Silu::sigmoid}) {
+  for (const Silu silu : {Silu::aten, Silu::sigmoid, Silu::glu}) {
     SiluMulArgs a{};
     a.dtype = Dtype::float32;
     a.silu = silu;
     sweep(a, SiluMulVariant::vec16);
+  }
+  for (const Clamp clamp : {Clamp::before, Clamp::after}) {
+    for (const float limit : {10.0f, 0.3f}) {  // up is 1: the second limits it too
+      SiluMulArgs a{};
+      a.dtype = Dtype::float32;
+      a.clamp = clamp;
+      a.limit = limit;
+      sweep(a, SiluMulVariant::vec16);
+    }
   }
 }
 

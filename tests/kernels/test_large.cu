@@ -34,7 +34,7 @@ template <class Args>
 void expect_right(const Args& call) {
   constexpr int64_t limit = int64_t{512} << 20;
   const DeviceMemory expected(limit), result(sizeof(Comparison));
-  const Comparison start = {0, 0, no_key, 0, 0};
+  const Comparison start;
   ASSERT_CUDA(cudaMemcpy(result.as(), &start, sizeof(start), cudaMemcpyHostToDevice));
   for_slices(call, limit, [&](const Slice<Args>& slice) {
     const Args reference = redirected(slice.args, expected.as());

@@ -33,7 +33,7 @@ class Changing {
   explicit Changing(const std::vector<Case>& sets)
       : memory_(sets[0].arena.bytes()), mismatches_(sizeof(Comparison)) {
     params_ = moved(sets[0].params, sets[0].arena, memory_.as());
-    const Comparison start = {0, 0, no_key, 0, 0};
+    const Comparison start;
     EXPECT_EQ(cudaMemcpy(mismatches_.as(), &start, sizeof(start), cudaMemcpyHostToDevice), cudaSuccess);
     for (const Case& set : sets) {
       std::vector<uint8_t> expected = set.arena.bytes();

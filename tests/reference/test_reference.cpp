@@ -33,10 +33,11 @@ uint32_t as_bits(float value) {
 
 // Results as bits: gtest's == on floats would call -0 and +0 equal.
 uint16_t silu_mul16(int32_t dtype, uint16_t gate, uint16_t up, int32_t silu = BITEXACT_SILU_ATEN,
-                    int32_t compute = 0) {
+                    int32_t compute = 0, int32_t clamp = 0, float limit = 0.0f) {
   uint16_t out = 0xdead;
   bitexact_silu_mul_params p = BITEXACT_SILU_MUL_PARAMS_INIT;
   p.dtype = dtype, p.silu = silu, p.compute_dtype = compute;
+  p.clamp = clamp, p.limit_bits = as_bits(limit);
   p.batches = p.rows = p.cols = 1;
   p.gate = &gate, p.up = &up, p.out = &out;
   silu_mul(p);
@@ -218,6 +219,45 @@ TEST(SiluMul, SpecialValues) {
     EXPECT_EQ(silu_mul16(dtype, 0xffff, one), 0x7fff);
     EXPECT_EQ(silu_mul16(dtype, one, static_cast<uint16_t>(inf + 1)), 0x7fff);
   }
+}
+
+// 1.0234375: the sigmoid is 0.73564..., 0.734375 in bfloat16; times 1.0234375 it is 0.75158..., 0.75. Rounded once,
+// 0.75288... becomes 0.75390625.
+TEST(SiluMul, GluRoundsTheSigmoidBeforeItsProduct) {
+  const uint16_t x = to_bfloat16(1.0234375f);
+  EXPECT_EQ(silu_mul16(bf16, x, x, BITEXACT_SILU_GLU), to_bfloat16(0.75f));
+  EXPECT_EQ(silu_mul16(bf16, x, x, BITEXACT_SILU_GLU, fp32), to_bfloat16(0.75390625f));
+  EXPECT_EQ(silu_mul16(bf16, 0xff80, x, BITEXACT_SILU_GLU), 0x0000);
+  EXPECT_EQ(silu_mul16(fp16, 0x8000, 0xc200, BITEXACT_SILU_GLU), 0xbe00);  // half of -3
+}
+
+// Where PyTorch on a GPU gives 0x37f6 for the sigmoid: with the nearest exponential it would be 0x37f5.
+TEST(SiluMul, ASigmoidThatShowsTheLastBitOfCudasExpf) {
+  EXPECT_EQ(silu_mul16(fp16, 0xa140, 0x3c00, BITEXACT_SILU_GLU), 0x37f6);
+}
+
+// silu(2) is 1.76159..., 1.765625 in bfloat16; silu(1.5) is 1.22636..., 1.2265625.
+TEST(SiluMul, ClampsWhereTheyStand) {
+  const uint16_t one = 0x3f80, two = to_bfloat16(2.0f), minus_two = to_bfloat16(-2.0f);
+  const auto clamped = [](uint16_t gate, uint16_t up, int32_t clamp, float limit, int32_t compute = 0) {
+    return silu_mul16(bf16, gate, up, BITEXACT_SILU_ATEN, compute, clamp, limit);
+  };
+  EXPECT_EQ(clamped(two, one, BITEXACT_CLAMP_BEFORE, 1.5f), to_bfloat16(1.2265625f));
+  EXPECT_EQ(clamped(two, one, BITEXACT_CLAMP_AFTER, 1.5f), to_bfloat16(1.5f));
+  for (const int32_t clamp : {BITEXACT_CLAMP_BEFORE, BITEXACT_CLAMP_AFTER}) {
+    EXPECT_EQ(clamped(one, two, clamp, 1.5f), silu_mul16(bf16, one, to_bfloat16(1.5f)));
+    EXPECT_EQ(clamped(one, minus_two, clamp, 1.5f), silu_mul16(bf16, one, to_bfloat16(-1.5f)));
+    EXPECT_EQ(clamped(minus_two, one, clamp, 1.5f),
+              silu_mul16(bf16, minus_two, one));  // not limited from below
+    EXPECT_EQ(clamped(0x7fc0, one, clamp, 1.5f), 0x7fff);
+    EXPECT_EQ(clamped(one, 0x7fc0, clamp, 1.5f), 0x7fff);
+    EXPECT_EQ(clamped(0x8000, one, clamp, 1.5f), 0x8000);
+  }
+  // 1.503 is 1.5 in bfloat16, but not in float32, where 1.503 times silu(1), 0.73105..., is 1.09878..., and 1.5 times
+  // it 1.09658...; the middle of two bfloat16 numbers, 1.09765625, lies between.
+  EXPECT_EQ(clamped(one, two, BITEXACT_CLAMP_BEFORE, 1.503f), clamped(one, two, BITEXACT_CLAMP_BEFORE, 1.5f));
+  EXPECT_EQ(clamped(one, two, BITEXACT_CLAMP_BEFORE, 1.503f, fp32), to_bfloat16(1.1015625f));
+  EXPECT_EQ(clamped(one, two, BITEXACT_CLAMP_BEFORE, 1.5f, fp32), to_bfloat16(1.09375f));
 }
 
 // What PyTorch's silu(x) and x * sigmoid(x) gave on a GPU over all inputs.

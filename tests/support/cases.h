@@ -23,6 +23,8 @@ struct SiluMulShape {
   int64_t skew;  // elements that pointers stand beyond an aligned address
   bool packed;   // gate and up in one buffer
   InPlace in_place;
+  int32_t clamp = BITEXACT_CLAMP_NONE;
+  float limit = 0.0f;
 };
 
 inline SiluMulCase make_case(const SiluMulShape& s, uint64_t seed) {
@@ -31,6 +33,8 @@ inline SiluMulCase make_case(const SiluMulShape& s, uint64_t seed) {
   p.dtype = s.dtype;
   p.silu = s.silu;
   p.compute_dtype = s.compute_dtype;
+  p.clamp = s.clamp;
+  std::memcpy(&p.limit_bits, &s.limit, sizeof(s.limit));
   p.batches = s.batches;
   p.rows = s.rows;
   p.cols = s.cols;
@@ -235,6 +239,12 @@ inline std::vector<SiluMulShape> silu_mul_shapes(bool with_float32) {
         shapes.push_back({dtype, silu, f32 ? BITEXACT_DTYPE_FLOAT32 : 0, 1 + n % 2, rows, cols,
                           n % 5 == 0 ? 8 : n % 3, n % 7 == 0 ? 1 : 0, packed, static_cast<InPlace>(n % 3)});
         shapes.push_back({dtype, silu, 0, 2, rows, cols, 0, 0, false, InPlace::no});
+        const int32_t clamp = n % 4 == 1 ? BITEXACT_CLAMP_BEFORE : n % 4 == 3 ? BITEXACT_CLAMP_AFTER : 0;
+        const float limit = clamp == 0 ? 0.0f : n % 5 < 2 ? 10.0f : n % 5 < 4 ? 0.3f : 7.03f;
+        const bool one = with_float32 && clamp != BITEXACT_CLAMP_AFTER && n % 8 < 2;
+        shapes.push_back({dtype, clamp == 0 ? BITEXACT_SILU_GLU : BITEXACT_SILU_ATEN,
+                          one ? BITEXACT_DTYPE_FLOAT32 : 0, 1, rows, cols, n % 5 == 0 ? 8 : n % 3, 0,
+                          n % 7 == 0, static_cast<InPlace>(n % 3), clamp, limit});
       }
     }
   }
@@ -356,9 +366,10 @@ inline std::vector<RopeShape> rope_shapes() {
 }
 
 inline std::ostream& operator<<(std::ostream& to, const SiluMulShape& s) {
-  return to << "dtype " << s.dtype << " silu " << s.silu << " compute " << s.compute_dtype << " shape "
-            << s.batches << "x" << s.rows << "x" << s.cols << " gap " << s.gap << " skew " << s.skew
-            << " packed " << s.packed << " in_place " << static_cast<int>(s.in_place);
+  return to << "dtype " << s.dtype << " silu " << s.silu << " compute " << s.compute_dtype << " clamp "
+            << s.clamp << " limit " << s.limit << " shape " << s.batches << "x" << s.rows << "x" << s.cols
+            << " gap " << s.gap << " skew " << s.skew << " packed " << s.packed << " in_place "
+            << static_cast<int>(s.in_place);
 }
 
 inline std::ostream& operator<<(std::ostream& to, const RopeShape& s) {

@@ -19,6 +19,7 @@ struct Confusion {
 inline void take_numerics(bitexact::SiluMulArgs& to, const bitexact::SiluMulArgs& from) {
   to.silu = from.silu;
   to.compute_float32 = from.compute_float32;
+  to.clamp = from.clamp;
 }
 inline void take_numerics(bitexact::RopeArgs& to, const bitexact::RopeArgs& from) {
   to.compute_dtype = from.compute_dtype;
@@ -32,15 +33,24 @@ inline std::vector<Confusion<bitexact::SiluMulArgs>> silu_mul_confusions(bool wi
     const char* name;
     Silu silu;
     bool compute_float32;
+    Clamp clamp;
   };
   std::vector<Form> forms = {
-      {"aten", Silu::aten, false}, {"sigmoid", Silu::sigmoid, false}, {"candle", Silu::candle, false}};
-  if (with_float32) forms.push_back({"aten_float32", Silu::aten, true});
+      {"aten", Silu::aten, false, Clamp::none},     {"sigmoid", Silu::sigmoid, false, Clamp::none},
+      {"candle", Silu::candle, false, Clamp::none}, {"glu", Silu::glu, false, Clamp::none},
+      {"before", Silu::aten, false, Clamp::before}, {"after", Silu::aten, false, Clamp::after}};
+  if (with_float32) {
+    forms.push_back({"aten_float32", Silu::aten, true, Clamp::none});
+    forms.push_back({"glu_float32", Silu::glu, true, Clamp::none});
+    forms.push_back({"before_float32", Silu::aten, true, Clamp::before});
+  }
   auto args = [](Dtype dtype, const Form& form) {
     SiluMulArgs a{};
     a.dtype = dtype;
     a.silu = form.silu;
     a.compute_float32 = form.compute_float32;
+    a.clamp = form.clamp;
+    a.limit = form.clamp == Clamp::none ? 0.0f : 10.0f;
     return a;
   };
   std::vector<Confusion<SiluMulArgs>> all;

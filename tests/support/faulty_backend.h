@@ -24,6 +24,7 @@ class FaultyBackend : public bitexact::Backend {
   std::function<void(bitexact::Sweep, int64_t part, bitexact::Tally&)> tally;
   // Set to replace the reference and the comparison.
   std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> reference_silu_mul;
+  std::function<int32_t(const bitexact::RopeArgs&, bitexact_stream)> reference_rope;
   std::function<int32_t(const bitexact::CompareArgs&, bitexact::Comparison*, bitexact_stream)> comparison;
   // Non-zero: that status instead of doing the work.
   int32_t allocate_status = 0, capture_status = 0, reference_status = 0, download_status = 0;
@@ -35,6 +36,8 @@ class FaultyBackend : public bitexact::Backend {
 
   int32_t check_stream(bitexact_stream) override { return 0; }
   int32_t supports(const bitexact::SiluMulArgs& a) override { return inner_->supports(a); }
+  bool captured_exp = true;  // false: as on a device that digests were not captured on
+  bool has_captured_exp() override { return captured_exp && inner_->has_captured_exp(); }
   int32_t fused(const bitexact::SiluMulArgs& a, bitexact::SiluMulVariant variant,
                 bitexact_stream stream) override {
     ++fused_calls;
@@ -53,6 +56,7 @@ class FaultyBackend : public bitexact::Backend {
   }
   int32_t reference(const bitexact::RopeArgs& a, bitexact_stream stream) override {
     ++reference_calls;
+    if (reference_rope) return reference_rope(a, stream);
     return reference_status != 0 ? injected(reference_status) : inner_->reference(a, stream);
   }
   int32_t is_capturing(bitexact_stream stream, bool& result) override {

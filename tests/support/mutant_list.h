@@ -10,7 +10,9 @@ namespace bitexact_test {
 // of NaNs.
 inline bool is_equivalent(const SiluMulArgs& a, Mutant m) {
   const bool f32 = a.dtype == Dtype::float32;
+  if (a.clamp == Clamp::none && m >= first_clamp_mutant) return true;
   switch (m) {
+    case Mutant::clamp_unrounded: return f32;
     case Mutant::single_rounding:
     case Mutant::half_away:
     case Mutant::truncation:

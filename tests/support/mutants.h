@@ -31,6 +31,14 @@ enum class Mutant : int {
   swapped_inputs,
   tail_lane,
   silu_nothing,
+  // silu_mul with a clamp
+  clamp_lost,
+  clamp_of_up_lost,
+  clamp_other_side,
+  clamp_drops_nan,
+  clamp_unrounded,
+  clamp_gate_below,
+  clamp_up_above_alone,
   // rope
   one_rounding,
   fma_first,
@@ -57,7 +65,7 @@ enum class Mutant : int {
   count
 };
 
-constexpr Mutant first_rope_mutant = Mutant::one_rounding;
+constexpr Mutant first_clamp_mutant = Mutant::clamp_lost, first_rope_mutant = Mutant::one_rounding;
 
 inline const char* name_of(Mutant mutant) {
   static const char* const names[] = {"none",
@@ -81,6 +89,13 @@ inline const char* name_of(Mutant mutant) {
                                       "gate and up swapped",
                                       "last lane of the tail",
                                       "nothing done (silu_mul)",
+                                      "no clamp",
+                                      "no clamp of up",
+                                      "clamp at the other side of silu",
+                                      "clamp drops NaN",
+                                      "limit not rounded",
+                                      "gate limited below too",
+                                      "up limited above alone",
                                       "one rounding (float32)",
                                       "fma takes the first product",
                                       "fma takes the second product",
@@ -140,6 +155,13 @@ BITEXACT_BOTH inline uint64_t sign_of(uint64_t bits, Dtype dtype) {
 
 // -------------------------------------------------------------------------------- silu_mul --
 
+// The clamp from above (`sign` 1) or below (-1), the mutant's way.
+BITEXACT_BOTH inline float wrongly_limited(float x, float sign, float limit, Mutant m) {
+  const float reflected = sign * x;
+  if (m == Mutant::clamp_drops_nan) return sign * fminf(reflected, limit);
+  return reflected > limit ? sign * limit : x;
+}
+
 BITEXACT_BOTH inline float wrong_silu(float x, Dtype dtype, Mutant m) {
   using namespace reference;
   const float e = expf(-x);
@@ -178,8 +200,18 @@ BITEXACT_BOTH inline void mutant_silu_mul_at(const SiluMulArgs& a, Mutant m, int
     up = t;
   }
   if (m == Mutant::flush_gate && is_subnormal(gate, a.dtype)) gate = sign_of(gate, a.dtype);
-  float s = wrong_silu(widen(gate, a.dtype), a.dtype, m), u = widen(up, a.dtype);
+  const float limit = m == Mutant::clamp_unrounded ? a.limit : rounded(a.limit, a.dtype);
+  const bool clamps = a.clamp != Clamp::none && m != Mutant::clamp_lost;
+  const bool before = (a.clamp == Clamp::before) != (m == Mutant::clamp_other_side);
+  float g = widen(gate, a.dtype), u = widen(up, a.dtype);
+  if (clamps && before) g = wrongly_limited(g, 1.0f, limit, m);
+  if (clamps && m == Mutant::clamp_gate_below) g = wrongly_limited(g, -1.0f, limit, m);
+  if (clamps && m != Mutant::clamp_of_up_lost) u = wrongly_limited(u, 1.0f, limit, m);
+  if (clamps && m != Mutant::clamp_of_up_lost && m != Mutant::clamp_up_above_alone)
+    u = wrongly_limited(u, -1.0f, limit, m);
+  float s = a.silu == Silu::glu ? divide(1.0f, add(1.0f, exp32(-g))) : wrong_silu(g, a.dtype, m);
   if (m != Mutant::single_rounding) s = widen(wrongly_rounded(s, a.dtype, m), a.dtype);
+  if (clamps && !before) s = wrongly_limited(s, 1.0f, limit, m);
   if (m == Mutant::up_plus_zero) u = add(u, 0.0f);
   float product = mul(s, u);
   if (m == Mutant::minus_zero_lost) product = add(product, 0.0f);

@@ -31,8 +31,10 @@ def assert_same(actual: torch.Tensor, expected: torch.Tensor, strides: bool = Tr
         assert actual.stride() == expected.stride()
 
 
-def silu_site(numerics: Optional[str] = "eager", reference: Any = None) -> SiluMulSite:
-    return SiluMulSite(numerics, reference, next(_names))
+def silu_site(
+    numerics: Optional[str] = "eager", reference: Any = None, limit: Optional[float] = None
+) -> SiluMulSite:
+    return SiluMulSite(numerics, reference, next(_names), limit)
 
 
 def rope_site(rope: Any = Rope(), reference: Any = None) -> RopeSite:

@@ -42,6 +42,15 @@ LANGUAGE: dict[str, Callable[[], torch.nn.Module]] = {
     "Olmo2": _language("Olmo2"),
     "Cohere2": _language("Cohere2"),
     "GptOss": _language("GptOss", head_dim=32, num_local_experts=4, num_experts_per_tok=2),
+    "Afmoe": _language(
+        "Afmoe",
+        head_dim=32,
+        num_experts=4,
+        num_experts_per_tok=2,
+        num_shared_experts=1,
+        num_dense_layers=1,
+        moe_intermediate_size=64,
+    ),
 }
 
 # What a model does not compute, or not with these kernels.

@@ -147,6 +147,19 @@ def test_compiled_whole_graph(device: str, mode: str) -> None:
                 assert_same(actual, expected)
 
 
+@pytest.mark.parametrize("limit", [10.0, 3])
+def test_traced_with_a_limit(device: str, limit: float) -> None:
+    gate, up = (8 * x for x in silu_arguments(device, (4, 128)))
+    torch._dynamo.reset()
+
+    def call(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return libbitexact.fused_silu_mul(gate, up, numerics="clamp_after", limit=limit)
+
+    compiled = torch.compile(call, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert_same(compiled(gate, up), chains.silu_mul("clamp_after", limit)(gate, up))
+
+
 @pytest.mark.compile
 def test_compiled_with_dynamic_shapes(device: str) -> None:
     torch._dynamo.reset()

@@ -71,6 +71,21 @@ def test_diffusion_models(device: str, name: str, dtype: torch.dtype) -> None:
     check(name, model, run, device, dtype)
 
 
+def test_gates_of_attention_are_mounted(device: str) -> None:
+    model, run = language("Afmoe", torch.bfloat16, device)
+    with torch.no_grad():
+        expected = run()
+        with libbitexact.patch(model) as handle:
+            assert_same(run(), expected)
+            assert_same(run(), expected)
+            sources = [mount.source for mount in handle.mounted]
+            assert sources.count("output * torch.sigmoid(gate_states)") == 2
+            (site,) = (site for site in handle.sites if "sigmoid * up" in site.name)
+            assert fused_calls(site) == 3, site.counts  # of two layers, run twice: all but the first
+            # Experts are reached through a decorator of their class, which chooses how they are computed.
+            assert any("experts" in path and "decorator" in reason for path, reason in handle.left), str(handle)
+
+
 @pytest.mark.parametrize("name", ["Llama", "Qwen3"])
 def test_generation_with_a_cache(device: str, name: str) -> None:
     model, _ = language(name, torch.bfloat16, device)

@@ -95,6 +95,7 @@ def silu_mul_params(
     for other in (up, out, expected):
         _same_kind(gate, other)
     p = capi.SiluMulParams(dtype=gate.dtype, silu=numerics.silu, compute_dtype=numerics.compute)
+    p.clamp, p.limit_bits = numerics.clamp, numerics.limit_bits
     r = capi.SiluMulReference(out=expected.pointer)
     p.gate, p.up, p.out = gate.pointer, up.pointer, out.pointer
     if 0 in gate.shape:

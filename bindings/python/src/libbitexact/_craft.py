@@ -83,9 +83,9 @@ def rope(
     return (q_new, k_new, *tables, positions)  # type: ignore[return-value]
 
 
-def silu_mul(gate: Tensor) -> tuple[Tensor, Tensor]:
+def silu_mul(gate: Tensor, limit: float = 1.0) -> tuple[Tensor, Tensor]:
     """Every finite bit pattern of a 16-bit gate (65,536 fp32 gates of every size), each with some other
-    factor."""
+    factor, to both sides of the limit."""
     generator = _generator()
     if gate.dtype in (torch.float16, torch.bfloat16):
         gates = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(gate.dtype)
@@ -94,6 +94,6 @@ def silu_mul(gate: Tensor) -> tuple[Tensor, Tensor]:
         gates = torch.randn(65536, generator=generator) * torch.exp2(
             torch.randint(-30, 7, (65536,), generator=generator).float()
         )
-    ups = torch.randn(65536, generator=generator).to(gate.dtype)
+    ups = (torch.randn(65536, generator=generator) * limit).to(gate.dtype)
     shape = (256, 256)
     return gates.to(gate.dtype).view(shape).to(gate.device), ups.view(shape).to(gate.device)

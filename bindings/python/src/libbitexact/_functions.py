@@ -10,7 +10,7 @@ import torch
 from . import _operators, chains
 from ._rope_site import RopeSite
 from ._silu_mul_site import SiluMulSite
-from .numerics import Rope
+from .numerics import Rope, silu_mul_candidates, silu_mul_name
 
 Tensor = torch.Tensor
 
@@ -29,14 +29,16 @@ def _site_of(reference: Callable[..., Any], key: Any, make: Callable[[], Any]) -
     return sites[key]
 
 
-_silu_sites: dict[str, SiluMulSite] = {}
+_silu_sites: dict[tuple[str, Optional[float]], SiluMulSite] = {}
 _rope_sites: dict[Rope, RopeSite] = {}
 
 
-def _silu_site(numerics: str) -> SiluMulSite:
-    found = _silu_sites.get(numerics)
+def _silu_site(numerics: str, limit: Optional[float]) -> SiluMulSite:
+    found = _silu_sites.get((numerics, limit))
     if found is None:
-        found = _silu_sites[numerics] = _operators.site(f"silu_mul/{numerics}")
+        silu_mul_candidates(numerics, limit)  # refuses before a name is made of them
+        found = _operators.site(f"silu_mul/{silu_mul_name(numerics, limit)}")
+        _silu_sites[numerics, limit] = found
     return found
 
 
@@ -62,6 +64,7 @@ def fused_silu_mul(
     *,
     out: Optional[Tensor] = None,
     numerics: str = "eager",
+    limit: Optional[float] = None,
     reference: Optional[Callable[[Tensor, Tensor], Tensor]] = None,
 ) -> Tensor:
     """silu(gate) * up in one kernel, with the bits of the eager chain.
@@ -78,7 +81,12 @@ def fused_silu_mul(
             it.
         numerics: name of the chain: "eager" is F.silu(gate) * up, "fp32" is
             (F.silu(gate.float()) * up.float()).to(gate.dtype), "sigmoid" is gate * sigmoid(gate) * up,
-            "candle" is gate / (1 + exp(-gate)) * up with every step in gate's dtype.
+            "candle" is gate / (1 + exp(-gate)) * up with every step in gate's dtype; "glu" is
+            up * sigmoid(gate), "glu_fp32" is F.glu, which rounds once. Three have a limit:
+            "clamp_before" is F.silu(gate.clamp(max=limit)) * up.clamp(-limit, limit),
+            "clamp_before_fp32" the same on gate.float() and up.float() and cast once, and "clamp_after" is
+            F.silu(gate).clamp(max=limit) * up.clamp(-limit, limit).
+        limit: a finite float32 number above 0 where the chain has one.
         reference: your own chain as the truth, (gate, up) -> result, in place of PyTorch's operators;
             inside torch.compile use a SiluMulSite that has it.
 
@@ -86,23 +94,26 @@ def fused_silu_mul(
         out, or a new tensor of gate's shape, dtype and device.
 
     Raises:
-        ValueError: an unknown numerics; out overlaps itself, or an input without being exactly in place.
+        ValueError: an unknown numerics; a limit that does not fit it; out overlaps itself, or an input without
+            being exactly in place.
         DeclinedError: the gate is closed and BITEXACT_GATE is strict.
 
     Source: the roundings are PyTorch's own on CUDA, defined in bitexact.h (bitexact_silu_mul_params).
     """
     if torch.compiler.is_compiling() and reference is None:
         if not (torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad)):
+            name = f"silu_mul/{silu_mul_name(numerics, limit)}"
             if out is None:
-                return torch.ops.libbitexact.silu_mul(gate, up, f"silu_mul/{numerics}")
-            torch.ops.libbitexact.silu_mul_out(gate, up, out, f"silu_mul/{numerics}")
+                return torch.ops.libbitexact.silu_mul(gate, up, name)
+            torch.ops.libbitexact.silu_mul_out(gate, up, out, name)
             return out
         if out is None:
-            return chains.SILU_MUL[numerics](gate, up)
+            return chains.silu_mul(numerics, limit)(gate, up)
     if reference is not None:
-        site = _site_of(reference, ("silu_mul", numerics), lambda: SiluMulSite(numerics, _weak(reference)))
+        key = "silu_mul", numerics, limit
+        site = _site_of(reference, key, lambda: SiluMulSite(numerics, _weak(reference), limit=limit))
     else:
-        site = _silu_site(numerics)
+        site = _silu_site(numerics, limit)
     return site(gate, up, out)
 
 

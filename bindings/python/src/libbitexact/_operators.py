@@ -1,7 +1,7 @@
 """torch.ops.libbitexact.*: the sites as operators, for tracing, compiling and dispatch modes.
 
 Eager calls do not come here: the dispatcher costs several microseconds. Each operator names its site by a
-string; a name of the form `silu_mul/<numerics>` or `rope/<Rope>` needs no site made before.
+string; a name of the form `silu_mul/<numerics>[/<limit>]` or `rope/<Rope>` needs no site made before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import _site
 from ._rope_site import RopeSite
 from ._silu_mul_site import SiluMulSite
 from ._site import DeclinedError
-from .numerics import Rope
+from .numerics import Rope, silu_mul_parse
 
 __all__ = ["DeclinedError", "RopeSite", "SiluMulSite", "site"]
 
@@ -38,7 +38,8 @@ def site(name: str) -> Any:
         if name not in _default_sites:
             kind, _, rest = name.partition("/")
             if kind == "silu_mul":
-                _default_sites[name] = SiluMulSite(rest, name=name)
+                numerics, limit = silu_mul_parse(rest)
+                _default_sites[name] = SiluMulSite(numerics, name=name, limit=limit)
             elif kind == "rope":
                 _default_sites[name] = RopeSite(Rope.parse(rest), name=name)
             else:

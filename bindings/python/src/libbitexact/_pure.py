@@ -77,6 +77,9 @@ def _stream(device: int) -> int:
     return raw(device) if raw else torch.cuda.current_stream(device).cuda_stream
 
 
+SiluSpec = SiluNumerics
+
+
 def RopeSpec(
     pairing_in: int,
     pairing_out: int,
@@ -205,15 +208,15 @@ class Site:
 
     # ------------------------------------------------------------------------- silu_mul --
 
-    def silu_mul(self, gate: Any, up: Any, out: Any, silu: int, compute: int) -> Any:
+    def silu_mul(self, spec: SiluNumerics, gate: Any, up: Any, out: Any) -> Any:
         try:
             g, u = self._inputs(gate, up)
             result = out
             if out is None:
                 _build._same_kind(g, u)
-                rule, layout = self._layout(("silu_mul", silu, compute), [g, u])
+                rule, layout = self._layout(("silu_mul", spec), [g, u])
                 result = self._allocate(gate, g, rule, layout)
-            p, _ = _build.silu_mul_params(g, u, _view(result), SiluNumerics(silu, compute))
+            p, _ = _build.silu_mul_params(g, u, _view(result), spec)
             status = capi.api.fused_silu_mul(self._context(g.device), byref(p), _stream(g.device))
         except (_Stop, _build.Refused) as stop:
             return _code(stop)
@@ -222,12 +225,12 @@ class Site:
         return result if status == capi.STATUS_OK else status
 
     def silu_mul_verify(
-        self, gate: Any, up: Any, out: Any, reference: Any, silu: int, compute: int
+        self, spec: SiluNumerics, gate: Any, up: Any, out: Any, reference: Any
     ) -> tuple[int, int]:
         verdict = c_int32()
         try:
             g, u, o, r = self._inputs(gate, up, out, reference)
-            p, expected = _build.silu_mul_params(g, u, o, SiluNumerics(silu, compute), r)
+            p, expected = _build.silu_mul_params(g, u, o, spec, r)
             status = capi.api.fused_silu_mul_verify(
                 self._context(g.device), byref(p), byref(expected), _stream(g.device), byref(verdict)
             )
@@ -235,13 +238,13 @@ class Site:
             return _code(stop), 0
         return status, verdict.value
 
-    def learn_silu_mul(self, gate: Any, up: Any, silu: int, compute: int, result: Any) -> int:
+    def learn_silu_mul(self, spec: SiluNumerics, gate: Any, up: Any, result: Any) -> int:
         try:
             g, u, r = self._inputs(gate, up, result)
             _build._same_kind(g, r)
         except (_Stop, _build.Refused) as stop:
             return _code(stop)
-        return self._learn(("silu_mul", silu, compute), [g, u], r)
+        return self._learn(("silu_mul", spec), [g, u], r)
 
     # ----------------------------------------------------------------------------- rope --
 

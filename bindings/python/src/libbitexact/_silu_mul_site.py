@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import _craft, capi, chains
+from . import _backend, _craft, capi, chains
 from ._codes import Code
 from ._site import (
     ANOTHER_MAY,
@@ -22,7 +22,7 @@ from ._site import (
     unique_name,
     wants_grad,
 )
-from .numerics import SILU_MUL, silu_mul_candidates
+from .numerics import SILU_MUL, silu_mul_candidates, silu_mul_name
 
 Tensor = torch.Tensor
 
@@ -31,9 +31,11 @@ class SiluMulSite(Site):
     """A place that computes silu(gate) * up.
 
     Args:
-        numerics: name of the chain, a key of numerics.SILU_MUL; None: found by trying against `reference`.
+        numerics: name of the chain, a key of numerics.SILU_MUL or CLAMPED; None: one of SILU_MUL, found by
+            trying against `reference`.
         reference: the eager truth, (gate, up) -> result; None: the named chain as PyTorch operators.
         name: shown in reports and logs, unique among living sites.
+        limit: of a chain of CLAMPED.
     """
 
     operation = "fused_silu_mul"
@@ -43,17 +45,24 @@ class SiluMulSite(Site):
         numerics: Optional[str] = "eager",
         reference: Optional[Callable[[Tensor, Tensor], Tensor]] = None,
         name: Optional[str] = None,
+        limit: Optional[float] = None,
     ) -> None:
         if numerics is None and reference is None:
             raise ValueError("numerics is None and there is no reference; accepted: at least one of them")
         names = [numerics] if numerics else list(SILU_MUL)
-        candidates = [(n, fields) for n in names for fields in silu_mul_candidates(n)]
+        candidates = [(n, spec) for n in names for spec in self._specs(n, limit)]
         name = name or unique_name(f"SiluMulSite {numerics or 'by trying'}")
-        super().__init__(
-            name, candidates, numerics is not None, None if reference else f"silu_mul/{numerics}"
-        )
+        chain = None if reference else f"silu_mul/{silu_mul_name(numerics or '', limit)}"
+        super().__init__(name, candidates, numerics is not None, chain)
         self.numerics = numerics
-        self.reference = reference or chains.SILU_MUL[numerics or "eager"]
+        self.limit = limit
+        self.reference = reference or chains.silu_mul(numerics or "eager", limit)
+
+    @staticmethod
+    def _specs(numerics: str, limit: Optional[float] = None) -> list[Any]:
+        make = _backend.module.SiluSpec
+        fields = silu_mul_candidates(numerics, limit)
+        return [make(f.silu, f.compute, f.clamp, f.limit_bits) for f in fields]
 
     def __call__(self, gate: Tensor, up: Tensor, out: Optional[Tensor] = None) -> Tensor:
         """silu(gate) * up; shapes, dtypes and errors as libbitexact.fused_silu_mul."""
@@ -64,8 +73,7 @@ class SiluMulSite(Site):
                 return torch.ops.libbitexact.silu_mul(gate, up, self.name)
             torch.ops.libbitexact.silu_mul_out(gate, up, out, self.name)
             return out
-        fields = self.candidates[self._chosen][1]
-        result = self._native.silu_mul(gate, up, out, fields.silu, fields.compute)
+        result = self._native.silu_mul(self.candidates[self._chosen][1], gate, up, out)
         return result if type(result) is not int else self._slow(result, gate, up, out)
 
     def _eager(self, gate: Tensor, up: Tensor, out: Optional[Tensor]) -> Tensor:
@@ -76,7 +84,8 @@ class SiluMulSite(Site):
         if not isinstance(gate, Tensor):
             from . import arrays
 
-            return arrays.fused_silu_mul(gate, up, out=out, numerics=self.numerics or "eager")
+            numerics = self.numerics or "eager"
+            return arrays.fused_silu_mul(gate, up, out=out, numerics=numerics, limit=self.limit)
         eager: Optional[Tensor] = None
         for _ in range(2 * len(self.candidates) + 4):
             if code == Code.NO_LAYOUT and eager is None:
@@ -92,8 +101,7 @@ class SiluMulSite(Site):
                 pass
             else:
                 break
-            fields = self.candidates[self._chosen][1]
-            result = self._native.silu_mul(gate, up, out, fields.silu, fields.compute)
+            result = self._native.silu_mul(self.candidates[self._chosen][1], gate, up, out)
             if type(result) is not int:
                 return result if eager is None else eager
             code = result
@@ -115,15 +123,15 @@ class SiluMulSite(Site):
         if not (isinstance(result, Tensor) and same(result, gate)):
             self._refuse_result("gate", gate, result)
             return
-        for _, f in self.candidates:
-            self._native.learn_silu_mul(gate, up, f.silu, f.compute, result)
+        for _, spec in self.candidates:
+            self._native.learn_silu_mul(spec, gate, up, result)
 
     def _next_candidate(self, gate: Tensor, up: Tensor, out: Optional[Tensor]) -> bool:
         """Moves to a candidate whose gate is open or undecided; False if all are closed."""
-        for index, (_, f) in enumerate(self.candidates):
+        for index, (_, spec) in enumerate(self.candidates):
             if index == self._chosen:
                 continue
-            probe = self._native.silu_mul(gate, up, out, f.silu, f.compute)
+            probe = self._native.silu_mul(spec, gate, up, out)
             if type(probe) is not int or probe == capi.STATUS_UNVERIFIED:
                 self._chosen = index
                 return True
@@ -143,28 +151,25 @@ class SiluMulSite(Site):
             self._refuse_result("gate", gate, result)
             return
         device = device_of(gate)
-        crafted = _craft.silu_mul(gate)
+        crafted = _craft.silu_mul(gate, self.limit or 1.0)
         expected = self.reference(*crafted)
 
-        def holds(fields: Any) -> bool:
+        def holds(spec: Any) -> bool:
             return self._trial(
                 device,
-                lambda native: native.silu_mul_verify(
-                    *crafted, torch.empty_like(expected), expected, fields.silu, fields.compute
-                ),
+                lambda native: native.silu_mul_verify(spec, *crafted, torch.empty_like(expected), expected),
             )
 
         index = self._first_that_holds((gate.dtype, device), holds)
         if index is None:
             # The gate of the first candidate tells the story: both bit patterns and where.
-            f = self.candidates[0][1]
-            self._native.silu_mul_verify(*crafted, torch.empty_like(expected), expected, f.silu, f.compute)
+            spec = self.candidates[0][1]
+            self._native.silu_mul_verify(spec, *crafted, torch.empty_like(expected), expected)
             self._closed.add((device, gate.dtype))
-            matching = [n for n, all_fields in SILU_MUL.items() if any(holds(f) for f in all_fields)]
+            matching = [n for n in SILU_MUL if any(holds(spec) for spec in self._specs(n))]
             self._note(no_match(self.numerics, matching))
             return
-        f = self.candidates[index][1]
-        status, _ = self._native.silu_mul_verify(gate, up, out, result, f.silu, f.compute)
+        status, _ = self._native.silu_mul_verify(self.candidates[index][1], gate, up, out, result)
         self._chosen = index
         if status != capi.STATUS_OK:
             self._note(f"could not be checked: {self._explain_status(status)}")

@@ -202,14 +202,20 @@ def context(device: int) -> capi.Context:
 
 
 def fused_silu_mul(
-    gate: Any, up: Any, *, out: Any = None, numerics: str = "eager", reference: Any = None
+    gate: Any,
+    up: Any,
+    *,
+    out: Any = None,
+    numerics: str = "eager",
+    limit: Optional[float] = None,
+    reference: Any = None,
 ) -> Any:
     """silu(gate) * up for arrays.
 
     Args:
         gate, up: one shape and dtype (bfloat16 by ml_dtypes, float16; float32 on CUDA), one device.
         out: an array to write; None: a new one.
-        numerics: as for torch; names the chain of PyTorch on CUDA.
+        numerics, limit: as for torch; they name the chain of PyTorch on CUDA.
         reference: not for arrays.
 
     Returns:
@@ -223,17 +229,17 @@ def fused_silu_mul(
     if _is_torch(gate):
         from ._functions import fused_silu_mul as torch_silu_mul
 
-        return torch_silu_mul(gate, up, out=out, numerics=numerics, reference=reference)
+        return torch_silu_mul(gate, up, out=out, numerics=numerics, limit=limit, reference=reference)
     if reference is not None:
         raise ValueError(
             "reference is for torch tensors; arrays are checked against the library's own reference"
         )
-    (fields,) = silu_mul_candidates(numerics)
+    (fields,) = silu_mul_candidates(numerics, limit)
     g, u = _read(gate), _read(up)
     if _through_torch(g):
         from ._functions import fused_silu_mul as torch_silu_mul
 
-        return _back(torch_silu_mul(_as_torch(gate), _as_torch(up), numerics=numerics))
+        return _back(torch_silu_mul(_as_torch(gate), _as_torch(up), numerics=numerics, limit=limit))
     result, o = (out, _read(out)) if out is not None else _new(g)
     params, _ = _build.silu_mul_params(g.view, u.view, o.view, fields)
     context(g.view.device).fused_silu_mul(params, _raw_stream(g))

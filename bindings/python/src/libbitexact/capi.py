@@ -84,6 +84,7 @@ REASON_MISMATCH = 2
 REASON_LAUNCH_ERROR = 3
 REASON_NO_IMAGE = 4
 REASON_POLICY = 5
+REASON_REFERENCE = 6
 
 BASIS_PROBE = 1
 BASIS_LIVE = 2
@@ -95,6 +96,10 @@ LOG_INFO = 3
 SILU_ATEN = 0
 SILU_SIGMOID = 1
 SILU_CANDLE = 2
+SILU_GLU = 3
+CLAMP_NONE = 0
+CLAMP_BEFORE = 1
+CLAMP_AFTER = 2
 
 ROPE_INVERSE = 1
 ROPE_SUM_FROM_ZERO = 2
@@ -110,7 +115,7 @@ PAIRING_INTERLEAVED = 1
 
 POLICY_NAMES = ("verify", "reference", "trust", "audit", "strict")
 STATE_NAMES = ("undecided", "accepted", "declined")
-REASON_NAMES = ("none", "equal", "mismatch", "launch error", "no image", "policy")
+REASON_NAMES = ("none", "equal", "mismatch", "launch error", "no image", "policy", "wrong reference")
 IMAGE_NAMES = ("host", "sass", "ptx")
 DTYPE_NAMES = ("default", "float32", "float16", "bfloat16", "float64", "int32", "int64")
 
@@ -172,6 +177,8 @@ class SiluMulParams(_Sized):
         *_strided("gate", "batch", "row"),
         *_strided("up", "batch", "row"),
         *_strided("out", "batch", "row"),
+        *_int32("clamp"),
+        ("limit_bits", c_uint32),
     ]
 
 

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, Optional
 
 import torch
@@ -36,12 +37,44 @@ def _silu_candle(gate: Tensor, up: Tensor) -> Tensor:
     return gate / (1 + torch.exp(-gate)) * up
 
 
+def _silu_glu(gate: Tensor, up: Tensor) -> Tensor:
+    return up * torch.sigmoid(gate)
+
+
+def _silu_glu_fp32(gate: Tensor, up: Tensor) -> Tensor:
+    return functional.glu(torch.cat((up, gate), dim=-1), dim=-1)
+
+
+def _clamp_before(gate: Tensor, up: Tensor, limit: float) -> Tensor:
+    return functional.silu(gate.clamp(max=limit)) * up.clamp(min=-limit, max=limit)
+
+
+def _clamp_before_fp32(gate: Tensor, up: Tensor, limit: float) -> Tensor:
+    return _clamp_before(gate.float(), up.float(), limit).to(gate.dtype)
+
+
+def _clamp_after(gate: Tensor, up: Tensor, limit: float) -> Tensor:
+    return functional.silu(gate).clamp(max=limit) * up.clamp(min=-limit, max=limit)
+
+
 SILU_MUL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "eager": _silu_eager,
     "fp32": _silu_fp32,
     "sigmoid": _silu_sigmoid,
     "candle": _silu_candle,
+    "glu": _silu_glu,
+    "glu_fp32": _silu_glu_fp32,
 }
+CLAMPED: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "clamp_before": _clamp_before,
+    "clamp_before_fp32": _clamp_before_fp32,
+    "clamp_after": _clamp_after,
+}
+
+
+def silu_mul(name: str, limit: Optional[float] = None) -> Callable[[Tensor, Tensor], Tensor]:
+    """The chain of that name; those that clamp have a limit."""
+    return SILU_MUL[name] if limit is None else partial(CLAMPED[name], limit=limit)
 
 
 # ------------------------------------------------------------------------------------- rope --

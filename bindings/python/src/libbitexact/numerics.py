@@ -6,6 +6,7 @@ the gate finds out which one holds, by trying. Nothing here needs torch.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from typing import Iterable
 
@@ -14,10 +15,12 @@ from . import capi
 
 @dataclass(frozen=True)
 class SiluNumerics:
-    """Fields `silu` and `compute_dtype` of fused_silu_mul."""
+    """Fields `silu`, `compute_dtype`, `clamp` and `limit_bits` of fused_silu_mul."""
 
     silu: int
     compute: int
+    clamp: int = 0
+    limit_bits: int = 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,14 @@ SILU_MUL: dict[str, tuple[SiluNumerics, ...]] = {
     "fp32": (SiluNumerics(capi.SILU_ATEN, capi.DTYPE_FLOAT32),),
     "sigmoid": (SiluNumerics(capi.SILU_SIGMOID, 0),),
     "candle": (SiluNumerics(capi.SILU_CANDLE, 0),),
+    "glu": (SiluNumerics(capi.SILU_GLU, 0),),
+    "glu_fp32": (SiluNumerics(capi.SILU_GLU, capi.DTYPE_FLOAT32),),
+}
+# With a limit, which is filled in.
+CLAMPED: dict[str, SiluNumerics] = {
+    "clamp_before": SiluNumerics(capi.SILU_ATEN, 0, capi.CLAMP_BEFORE),
+    "clamp_before_fp32": SiluNumerics(capi.SILU_ATEN, capi.DTYPE_FLOAT32, capi.CLAMP_BEFORE),
+    "clamp_after": SiluNumerics(capi.SILU_ATEN, 0, capi.CLAMP_AFTER),
 }
 
 
@@ -128,7 +139,34 @@ class Rope:
         return Rope(numerics, pairing, out, int(rotary_dim), layout, "i" in switches, "f" in switches)
 
 
-def silu_mul_candidates(name: str) -> tuple[SiluNumerics, ...]:
-    """Fields that the named chain may mean. Raises ValueError for an unknown name."""
-    _known(name, SILU_MUL, "numerics")
-    return SILU_MUL[name]
+def silu_mul_candidates(name: str, limit: float | None = None) -> tuple[SiluNumerics, ...]:
+    """Fields that the named chain may mean.
+
+    Raises:
+        ValueError: an unknown name; a limit where the chain has none, or none (or no finite positive one) where
+            it has.
+    """
+    _known(name, (*SILU_MUL, *CLAMPED), "numerics")
+    if name in SILU_MUL:
+        if limit is not None:
+            raise ValueError(f"limit is {limit!r} with numerics {name!r}; accepted: None")
+        return SILU_MUL[name]
+    (bits,) = struct.unpack("<I", struct.pack("<f", limit)) if _is_float32(limit) else (0,)
+    if not 0 < bits < 0x7F800000:
+        raise ValueError(f"limit is {limit!r} with numerics {name!r}; accepted: finite float32 numbers above 0")
+    return (replace(CLAMPED[name], limit_bits=bits),)
+
+
+def silu_mul_name(numerics: str, limit: float | None) -> str:
+    """The chain and its limit, as sites made on demand are named."""
+    return numerics if limit is None else f"{numerics}/{float(limit)!r}"
+
+
+def silu_mul_parse(name: str) -> tuple[str, float | None]:
+    """The inverse of silu_mul_name()."""
+    numerics, _, limit = name.partition("/")
+    return numerics, float(limit) if limit else None
+
+
+def _is_float32(limit: float | None) -> bool:
+    return isinstance(limit, (int, float)) and abs(limit) < 3.4028235677973366e38  # rounds to no infinity

@@ -5,6 +5,7 @@
 
 namespace py = pybind11;
 using libbitexact::RopeSpec;
+using libbitexact::SiluSpec;
 using libbitexact::Site;
 
 PYBIND11_MODULE(_native, m, py::mod_gil_not_used()) {
@@ -24,6 +25,9 @@ PYBIND11_MODULE(_native, m, py::mod_gil_not_used()) {
         return RopeSpec{pairing_in, pairing_out, combine,     compute,
                         flags,      rotary_dim,  heads_first, first_half};
       }));
+  py::class_<SiluSpec>(m, "SiluSpec").def(py::init([](int silu, int compute, int clamp, uint32_t limit_bits) {
+    return SiluSpec{silu, compute, clamp, limit_bits};
+  }));
   py::class_<Site>(m, "Site")
       .def(py::init<>())
       .def("set_context", &Site::set_context)

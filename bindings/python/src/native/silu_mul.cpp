@@ -59,15 +59,17 @@ int fold(const View& gate, const View& up, const View& out, const View& expected
 
 }  // namespace
 
-int make_params(const View& gate, const View& up, const View& out, const View& expected, int silu,
-                int compute, bitexact_silu_mul_params& p, bitexact_silu_mul_reference& r) {
+int make_params(const View& gate, const View& up, const View& out, const View& expected, const SiluSpec& spec,
+                bitexact_silu_mul_params& p, bitexact_silu_mul_reference& r) {
   if (!is_floating(gate)) return bad_dtype;
   for (const View* other : {&up, &out, &expected})
     if (const int code = same_kind(gate, *other)) return code;
   p = BITEXACT_SILU_MUL_PARAMS_INIT;
   p.dtype = gate.dtype;
-  p.silu = silu;
-  p.compute_dtype = compute;
+  p.silu = spec.silu;
+  p.compute_dtype = spec.compute;
+  p.clamp = spec.clamp;
+  p.limit_bits = spec.limit_bits;
   p.gate = gate.data;
   p.up = up.data;
   p.out = out.data;

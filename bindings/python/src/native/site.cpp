@@ -68,10 +68,10 @@ struct RopeViews {
   }
 };
 
-Key silu_key(int silu, int compute) {
+Key silu_key(const SiluSpec& spec) {
   Key key;
   key.reserve(48);
-  key.insert(key.end(), {1, silu, compute});
+  key.insert(key.end(), {1, spec.silu, spec.compute, spec.clamp});
   return key;
 }
 
@@ -97,21 +97,21 @@ bitexact_context* Site::context_of(int device) const {
   return slot < contexts_.size() ? contexts_[slot].load(std::memory_order_acquire) : nullptr;
 }
 
-py::object Site::silu_mul(const py::object& gate, const py::object& up, const py::object& out, int silu,
-                          int compute) {
+py::object Site::silu_mul(const SiluSpec& spec, const py::object& gate, const py::object& up,
+                          const py::object& out) {
   View g, u, o;
   if (const int code = read_inputs({{gate.ptr(), &g}, {up.ptr(), &u}})) return py::int_(code);
   py::object result = out;
   if (out.is_none()) {
     if (const int code = same_kind(g, u)) return py::int_(code);
-    const std::optional<Layout> layout = layouts_.find(silu_key(silu, compute), silu_inputs(g, u));
+    const std::optional<Layout> layout = layouts_.find(silu_key(spec), silu_inputs(g, u));
     if (!layout) return py::int_(no_layout);
     result = allocate(gate.ptr(), g, *layout, false);
   }
   if (const int code = read_plain(result.ptr(), o)) return py::int_(code);
   bitexact_silu_mul_params p;
   bitexact_silu_mul_reference unused;
-  if (const int code = make_params(g, u, o, o, silu, compute, p, unused)) return py::int_(code);
+  if (const int code = make_params(g, u, o, o, spec, p, unused)) return py::int_(code);
   bitexact_context* const context = context_of(g.device);
   if (context == nullptr) return py::int_(no_context);
   const bitexact_stream stream = stream_of(g.device);
@@ -121,15 +121,15 @@ py::object Site::silu_mul(const py::object& gate, const py::object& up, const py
   return result;
 }
 
-std::pair<int, int> Site::silu_mul_verify(const py::object& gate, const py::object& up, const py::object& out,
-                                          const py::object& reference, int silu, int compute) {
+std::pair<int, int> Site::silu_mul_verify(const SiluSpec& spec, const py::object& gate, const py::object& up,
+                                          const py::object& out, const py::object& reference) {
   View g, u, o, r;
   if (const int code =
           read_inputs({{gate.ptr(), &g}, {up.ptr(), &u}, {out.ptr(), &o}, {reference.ptr(), &r}}))
     return {code, 0};
   bitexact_silu_mul_params p;
   bitexact_silu_mul_reference expected;
-  if (const int code = make_params(g, u, o, r, silu, compute, p, expected)) return {code, 0};
+  if (const int code = make_params(g, u, o, r, spec, p, expected)) return {code, 0};
   bitexact_context* const context = context_of(g.device);
   if (context == nullptr) return {no_context, 0};
   const bitexact_stream stream = stream_of(g.device);
@@ -139,12 +139,12 @@ std::pair<int, int> Site::silu_mul_verify(const py::object& gate, const py::obje
   return {status, verdict};
 }
 
-int Site::learn_silu_mul(const py::object& gate, const py::object& up, int silu, int compute,
+int Site::learn_silu_mul(const SiluSpec& spec, const py::object& gate, const py::object& up,
                          const py::object& result) {
   View g, u, r;
   if (const int code = read_inputs({{gate.ptr(), &g}, {up.ptr(), &u}, {result.ptr(), &r}})) return code;
   if (const int code = same_kind(g, r)) return code;
-  layouts_.learn(silu_key(silu, compute), silu_inputs(g, u), r, nullptr);
+  layouts_.learn(silu_key(spec), silu_inputs(g, u), r, nullptr);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "layout.h"
 #include "rope.h"
+#include "silu_mul.h"
 
 namespace libbitexact {
 
@@ -19,8 +20,8 @@ class Site {
   void set_context(int device, uintptr_t context);
 
   // The result, or an int: a code, or a status of the library. `out` may be None.
-  py::object silu_mul(const py::object& gate, const py::object& up, const py::object& out, int silu,
-                      int compute);
+  py::object silu_mul(const SiluSpec& spec, const py::object& gate, const py::object& up,
+                      const py::object& out);
 
   // The rotated q, a pair if there is a k, or an int as above. All but q and cos may be None.
   py::object rope(const RopeSpec& spec, const py::object& q, const py::object& k, const py::object& cos,
@@ -28,15 +29,15 @@ class Site {
                   const py::object& k_out);
 
   // Compare with eager's result: a code or status, and the verdict.
-  std::pair<int, int> silu_mul_verify(const py::object& gate, const py::object& up, const py::object& out,
-                                      const py::object& reference, int silu, int compute);
+  std::pair<int, int> silu_mul_verify(const SiluSpec& spec, const py::object& gate, const py::object& up,
+                                      const py::object& out, const py::object& reference);
   std::pair<int, int> rope_verify(const RopeSpec& spec, const py::object& q, const py::object& k,
                                   const py::object& cos, const py::object& sin, const py::object& positions,
                                   const py::object& q_out, const py::object& k_out,
                                   const py::object& q_expected, const py::object& k_expected);
 
   // Remember how eager's result lies for arguments that look like these. 0 or a code.
-  int learn_silu_mul(const py::object& gate, const py::object& up, int silu, int compute,
+  int learn_silu_mul(const SiluSpec& spec, const py::object& gate, const py::object& up,
                      const py::object& result);
   int learn_rope(const RopeSpec& spec, const py::object& q, const py::object& k, const py::object& cos,
                  const py::object& sin, const py::object& positions, const py::object& q_result,

@@ -64,6 +64,7 @@ pub const BITEXACT_REASON_MISMATCH: i32 = 2;
 pub const BITEXACT_REASON_LAUNCH_ERROR: i32 = 3;
 pub const BITEXACT_REASON_NO_IMAGE: i32 = 4;
 pub const BITEXACT_REASON_POLICY: i32 = 5;
+pub const BITEXACT_REASON_REFERENCE: i32 = 6;
 pub const BITEXACT_BASIS_PROBE: i32 = 1;
 pub const BITEXACT_BASIS_LIVE: i32 = 2;
 pub const BITEXACT_BASIS_CERTIFICATE: i32 = 4;
@@ -72,6 +73,10 @@ pub const BITEXACT_LOG_INFO: i32 = 3;
 pub const BITEXACT_SILU_ATEN: i32 = 0;
 pub const BITEXACT_SILU_SIGMOID: i32 = 1;
 pub const BITEXACT_SILU_CANDLE: i32 = 2;
+pub const BITEXACT_SILU_GLU: i32 = 3;
+pub const BITEXACT_CLAMP_NONE: i32 = 0;
+pub const BITEXACT_CLAMP_BEFORE: i32 = 1;
+pub const BITEXACT_CLAMP_AFTER: i32 = 2;
 pub const BITEXACT_ROPE_INVERSE: i32 = 1;
 pub const BITEXACT_ROPE_SUM_FROM_ZERO: i32 = 2;
 pub const BITEXACT_COMBINE_SEPARATE: i32 = 0;
@@ -155,8 +160,7 @@ pub struct bitexact_context_info {
     pub driver_version: i32,
     #[doc = "Of the CUDA runtime inside the library; 0 in a host-only build."]
     pub runtime_version: i32,
-    #[doc = "(batch, token) pairs whose position lay outside [0, table_rows), in calls"]
-    #[doc = "that have finished on the device."]
+    #[doc = "Tokens whose position lay outside [0, table_rows), in finished calls."]
     pub position_errors: i64,
     #[doc = "Lives as long as the context."]
     pub device_name: *const ::core::ffi::c_char,
@@ -172,9 +176,12 @@ pub struct bitexact_context_info {
 #[doc = " - ATEN (0):  s = rX(r32(g / r32(1 + expf(-g))))              torch.nn.functional.silu on CUDA"]
 #[doc = " - SIGMOID:   s = rX(g * rX(r32(1 / r32(1 + expf(-g)))))      x * torch.sigmoid(x)"]
 #[doc = " - CANDLE:    e = rX(expf(-g)), d = rX(1 + e), s = rX(g / d)  candle's eager silu: CPU, and float16 on CUDA"]
+#[doc = " - GLU:       s = rX(r32(1 / r32(1 + expf(-g))))              torch.sigmoid(gate) * up"]
 #[doc = " - compute_dtype 0:       out = rX(s * u)       two roundings, the eager chain"]
-#[doc = " - compute_dtype FLOAT32: out = rX(r32(s32 * u)), s32 = s before its last rounding to x"]
-#[doc = "                          (silu(gate.float()) * up.float(), one cast; ATEN only)"]
+#[doc = " - compute_dtype FLOAT32: out = rX(r32(s32 * u)), s32 = s before its last rounding to x (ATEN:"]
+#[doc = "                          silu(gate.float()) * up.float(), one cast; GLU: torch.nn.functional.glu)"]
+#[doc = " - clamp (ATEN alone): max(min(u, L), -L) stands for u; BEFORE, min(g, L) for g; AFTER, min(s, L) for s. L is"]
+#[doc = "   the limit rounded to x; unrounded with compute_dtype FLOAT32, which AFTER does not take. A NaN stays one."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct bitexact_silu_mul_params {
@@ -208,6 +215,10 @@ pub struct bitexact_silu_mul_params {
     pub out: *mut ::core::ffi::c_void,
     pub out_batch_stride: i64,
     pub out_row_stride: i64,
+    #[doc = "BITEXACT_CLAMP value."]
+    pub clamp: i32,
+    #[doc = "With a clamp: the limit as the bits of a float32, finite, > 0 in x. Without: 0."]
+    pub limit_bits: u32,
 }
 #[doc = " The framework's own result for bitexact_fused_silu_mul_verify(). Since 0.9."]
 #[repr(C)]

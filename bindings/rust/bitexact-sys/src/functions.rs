@@ -86,7 +86,7 @@ extern "C" {
 extern "C" {
     #[doc = " Runs the operation on the stream. In BUILTIN mode 0 means that out holds (in stream order) the contract's"]
     #[doc = "  bits, from the fused kernel or from the reference. @return in CALLER mode also UNVERIFIED, DECLINED,"]
-    #[doc = "  CAPTURING; under STRICT also DECLINED. [any] Since 0.9."]
+    #[doc = "  CAPTURING; under STRICT also DECLINED; INTERNAL where the reference itself is wrong. [any] Since 0.9."]
     pub fn bitexact_fused_silu_mul(
         context: *mut bitexact_context,
         params: *const bitexact_silu_mul_params,

@@ -84,7 +84,7 @@ statuses! {
     NoCudaBackend = BITEXACT_STATUS_NO_CUDA_BACKEND,
     /// This machine's `expf` is not the one that the contract names.
     HostLibm = BITEXACT_STATUS_HOST_LIBM,
-    /// A defect of the library.
+    /// A defect of the library, or a device that computes wrongly.
     Internal = BITEXACT_STATUS_INTERNAL,
 }
 

@@ -58,7 +58,7 @@ pub use error::{Error, Status, ViewError};
 pub use library::{Library, Version};
 pub use report::{Basis, Certificate, GateReport, Image, Mismatch, Numerics, Operation, Reason};
 pub use rope::{Combine, Compute, InOut, Pairing, Rope, RopeReference, TableWidth};
-pub use silu_mul::{Silu, SiluMul, SiluMulReference};
+pub use silu_mul::{Clamp, Silu, SiluMul, SiluMulReference};
 pub use stream::Stream;
 pub use view::{Bf16, DType, Device, Element, Host, Memory, View, ViewMut, F16};
 

@@ -65,6 +65,8 @@ pub enum Reason {
     NoImage,
     /// The policy decided.
     Policy,
+    /// The built-in reference or the comparison is wrong on this device, so that nothing is proven.
+    Reference,
 }
 
 /// What a verdict rests on.
@@ -171,6 +173,7 @@ impl GateReport {
                 sys::BITEXACT_REASON_LAUNCH_ERROR => Some(Reason::LaunchError),
                 sys::BITEXACT_REASON_NO_IMAGE => Some(Reason::NoImage),
                 sys::BITEXACT_REASON_POLICY => Some(Reason::Policy),
+                sys::BITEXACT_REASON_REFERENCE => Some(Reason::Reference),
                 _ => None,
             },
             basis: Basis::from_bits(raw.basis),

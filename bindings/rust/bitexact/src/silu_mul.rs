@@ -19,6 +19,8 @@ pub enum Silu {
     /// `e = r(exp(-g))`, `d = r(1 + e)`, `r(g / d)`: candle's silu in 16-bit types on the CPU, and in float16
     /// on CUDA. In bfloat16 on CUDA candle 0.11.1 computes [`Silu::Aten`], and so does it in float32.
     Candle,
+    /// `r(1 / (1 + exp(-g)))`: `up * sigmoid(gate)`, and with [`Compute::F32`] PyTorch's `glu`.
+    Glu,
 }
 
 impl Silu {
@@ -27,12 +29,27 @@ impl Silu {
             Silu::Aten => sys::BITEXACT_SILU_ATEN,
             Silu::Sigmoid => sys::BITEXACT_SILU_SIGMOID,
             Silu::Candle => sys::BITEXACT_SILU_CANDLE,
+            Silu::Glu => sys::BITEXACT_SILU_GLU,
         }
     }
 
     pub(crate) fn from_code(code: i32) -> Option<Silu> {
-        [Silu::Aten, Silu::Sigmoid, Silu::Candle].into_iter().find(|silu| silu.code() == code)
+        [Silu::Aten, Silu::Sigmoid, Silu::Candle, Silu::Glu].into_iter().find(|silu| silu.code() == code)
     }
+}
+
+/// Where [`Silu::Aten`] is limited from above; `up` then is to both sides. The limit is finite, above 0 and rounded
+/// to the tensors' dtype, with [`Compute::F32`] taken as it is. NaN stays NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Clamp {
+    /// Nowhere.
+    #[default]
+    None,
+    /// The gate, before silu.
+    Before(f32),
+    /// What silu gives.
+    After(f32),
 }
 
 /// `out[b, r, c] = silu(gate[b, r, c]) * up[b, r, c]`.
@@ -105,6 +122,8 @@ impl<'a, M: Memory> SiluMul<'a, M> {
             out: out.address,
             out_batch_stride: stride(out, 2),
             out_row_stride: stride(out, 1),
+            clamp: sys::BITEXACT_CLAMP_NONE,
+            limit_bits: 0,
         };
         Ok(SiluMul { params, shape: gate.sizes(), borrow: PhantomData })
     }
@@ -112,6 +131,16 @@ impl<'a, M: Memory> SiluMul<'a, M> {
     /// The arithmetic of silu; PyTorch's unless said.
     pub fn silu(mut self, silu: Silu) -> Self {
         self.params.silu = silu.code();
+        self
+    }
+
+    /// A limit; none unless said.
+    pub fn clamp(mut self, clamp: Clamp) -> Self {
+        (self.params.clamp, self.params.limit_bits) = match clamp {
+            Clamp::None => (sys::BITEXACT_CLAMP_NONE, 0),
+            Clamp::Before(limit) => (sys::BITEXACT_CLAMP_BEFORE, limit.to_bits()),
+            Clamp::After(limit) => (sys::BITEXACT_CLAMP_AFTER, limit.to_bits()),
+        };
         self
     }
 

@@ -185,7 +185,7 @@ fn silu_mul_is_the_hosts() {
     let (gpu, device, host) = (Gpu::open(), device(), host());
     let every: Vec<u16> = (0..=u16::MAX).chain(mixed(1, 66_000 - 65_536)).collect();
     for dtype in [DType::Bf16, DType::F16] {
-        for silu in [Silu::Aten, Silu::Sigmoid, Silu::Candle] {
+        for silu in [Silu::Aten, Silu::Sigmoid, Silu::Candle, Silu::Glu] {
             // Offsets of whole vectors, and of single elements.
             for offset in [0, 1, 8] {
                 let up = mixed(2 + offset as u64, every.len());

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bitexact::{
-    Answer, Bf16, Combine, Compute, Context, Error, Host, InOut, Library, Options, Pairing, Policy,
+    Answer, Bf16, Clamp, Combine, Compute, Context, Error, Host, InOut, Library, Options, Pairing, Policy,
     Reference, Rope, RopeReference, Silu, SiluMul, SiluMulReference, Status, TableWidth, Verdict, View,
     ViewMut, F16,
 };
@@ -154,11 +154,12 @@ fn narrowing_undoes_widening() {
     assert_eq!(F16::narrow(2f32.powi(-25) * 1.001), F16(1));
 }
 
-/// `expf` as on CUDA: of all negated 16-bit inputs it is not the nearest float at two, where it lies one
-/// above. Only x * sigmoid(x) in float16 shows it.
+/// `expf` as on CUDA: of all negated 16-bit inputs that show it, it is not the nearest float at three: one above
+/// at two, which x * sigmoid(x) in float16 shows, and one below at the third, which sigmoid(x) does.
 fn exp(x: f32) -> f32 {
     let above = [0x3bb0_0000, 0x3c18_0000].contains(&x.to_bits());
-    f32::from_bits(x.exp().to_bits() + u32::from(above))
+    let below = x.to_bits() == 0x3c28_0000;
+    f32::from_bits(x.exp().to_bits() + u32::from(above) - u32::from(below))
 }
 
 fn silu<T: Float>(silu: Silu, g: T) -> T {
@@ -168,6 +169,7 @@ fn silu<T: Float>(silu: Silu, g: T) -> T {
         Silu::Aten => g / (1.0 + exp(-g)),
         Silu::Sigmoid => g * r(1.0 / (1.0 + exp(-g))),
         Silu::Candle => g / r(1.0 + r(exp(-g))),
+        Silu::Glu => 1.0 / (1.0 + exp(-g)),
         _ => unreachable!(),
     })
 }
@@ -196,10 +198,70 @@ fn sweep<T: Float>(context: &Context<Host>, kind: Silu) -> Result<(), Error> {
 #[test]
 fn silu_of_every_16_bit_input_is_the_formula() {
     let context = context();
-    for kind in [Silu::Aten, Silu::Sigmoid, Silu::Candle] {
+    for kind in [Silu::Aten, Silu::Sigmoid, Silu::Candle, Silu::Glu] {
         sweep::<Bf16>(&context, kind).unwrap();
         sweep::<F16>(&context, kind).unwrap();
     }
+}
+
+/// Gates and multipliers around the limit, which no 16-bit type holds, and far from it.
+fn limited<T: Float>(context: &Context<Host>, clamp: Clamp) {
+    let limit = T::narrow(0.3).widen();
+    let within = |x: f32| if x > limit { limit } else { x };
+    let mut mixer = Mixer(2);
+    let (mut gate, mut up): (Vec<T>, Vec<T>) = (mixer.values(4096), mixer.values(4096));
+    let close = [0.3f32, -0.3, 0.2, 0.31, -0.31, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    for (i, &x) in close.iter().enumerate() {
+        (gate[i], up[i]) = (T::narrow(x), T::narrow(1.0));
+        (gate[8 + i], up[8 + i]) = (T::narrow(2.0), T::narrow(x));
+    }
+    let one = |g: T, u: T| {
+        let u = within(u.widen());
+        let u = if u < -limit { -limit } else { u };
+        let s = match clamp {
+            Clamp::Before(_) => silu(Silu::Aten, T::narrow(within(g.widen()))).widen(),
+            _ => within(silu(Silu::Aten, g).widen()),
+        };
+        T::narrow(s * u)
+    };
+    let expected: Vec<T> = gate.iter().zip(&up).map(|(&g, &u)| one(g, u)).collect();
+    let mut out = vec![T::from_bits(0); 4096];
+    let mut call = SiluMul::new(
+        View::contiguous(&gate, &[4096]).unwrap(),
+        View::contiguous(&up, &[4096]).unwrap(),
+        ViewMut::contiguous(&mut out, &[4096]).unwrap(),
+    )
+    .unwrap()
+    .clamp(clamp);
+    assert_eq!(context.silu_mul(&mut call).unwrap(), Answer::Served);
+    assert_bits(&out, &expected, &format!("{clamp:?}"));
+}
+
+#[test]
+fn limits_are_the_formula() {
+    let context = context();
+    for clamp in [Clamp::Before(0.3), Clamp::After(0.3)] {
+        limited::<Bf16>(&context, clamp);
+        limited::<F16>(&context, clamp);
+    }
+}
+
+#[test]
+fn a_limit_must_be_one() {
+    let (gate, up, mut out) = ([Bf16(0); 4], [Bf16(0); 4], [Bf16(0); 4]);
+    let mut call = SiluMul::new(
+        View::contiguous(&gate, &[4]).unwrap(),
+        View::contiguous(&up, &[4]).unwrap(),
+        ViewMut::contiguous(&mut out, &[4]).unwrap(),
+    )
+    .unwrap();
+    for limit in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        call = call.clamp(Clamp::Before(limit));
+        let error = context().silu_mul(&mut call).unwrap_err();
+        assert!(error.to_string().contains("limit_bits"), "{error}");
+    }
+    call = call.clamp(Clamp::None);
+    assert_eq!(context().silu_mul(&mut call).unwrap(), Answer::Served);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What reaches the C interface, seen by a stand-in library that records it.
 #![cfg(all(feature = "dlopen", unix))]
 use bitexact::{
-    sys, Answer, Bf16, Certificate, Combine, Compute, Context, DType, Device, Error, Host, Library, LogLevel,
-    Numerics, Operation, Options, Pairing, Policy, Reference, Rope, RopeReference, Silu, SiluMul, Status,
-    Stream, TableWidth, Verdict, Version, View, ViewError, ViewMut,
+    sys, Answer, Bf16, Certificate, Clamp, Combine, Compute, Context, DType, Device, Error, Host, Library,
+    LogLevel, Numerics, Operation, Options, Pairing, Policy, Reference, Rope, RopeReference, Silu, SiluMul,
+    Status, Stream, TableWidth, Verdict, Version, View, ViewError, ViewMut,
 };
 use std::ffi::{c_void, CString};
 use std::path::PathBuf;
@@ -238,7 +238,8 @@ fn every_field_of_a_silu_mul_call_arrives() {
     let call = SiluMul::new(gate, up, out).unwrap().silu(Silu::Candle).compute(Compute::F32);
     assert_eq!(context.can_use_silu_mul(&call).unwrap(), Answer::Served);
     let p = mock.silu_mul();
-    assert_eq!((p.struct_size, p.flags, p.dtype, p.compute_dtype, p.silu, p.reserved), (120, 0, 2, 1, 2, 0));
+    assert_eq!((p.struct_size, p.flags, p.dtype, p.compute_dtype, p.silu, p.reserved), (128, 0, 2, 1, 2, 0));
+    assert_eq!((p.clamp, p.limit_bits), (0, 0));
     assert_eq!((p.batches, p.rows, p.cols), (2, 3, 4));
     assert_eq!((p.gate as usize, p.up as usize, p.out as usize), (0x1008, 0x1000, 0x9000));
     assert_eq!((p.gate_batch_stride, p.gate_row_stride), (30, 10));
@@ -246,11 +247,15 @@ fn every_field_of_a_silu_mul_call_arrives() {
     assert_eq!((p.out_batch_stride, p.out_row_stride), (12, 4));
 
     let call = SiluMul::into_up(gate, view_mut(0x9000, 24, f16, 0, &[2, 3, 4], &[12, 4, 1])).unwrap();
+    let call = call.clamp(Clamp::After(16.0));
     assert!(mock.library.check_silu_mul(&call).is_ok());
+    assert_eq!((mock.silu_mul().clamp, mock.silu_mul().limit_bits), (2, 0x4180_0000));
     assert_eq!(mock.silu_mul().out, mock.silu_mul().up.cast_mut());
     let row = |address| view(address, 4, f16, 0, &[4], &[1]);
     let call = SiluMul::into_gate(view_mut(0x9000, 4, f16, 0, &[4], &[1]), row(0x1000)).unwrap();
+    let call = call.clamp(Clamp::After(16.0));
     assert!(mock.library.check_silu_mul(&call).is_ok());
+    assert_eq!((mock.silu_mul().clamp, mock.silu_mul().limit_bits), (2, 0x4180_0000));
     let p = mock.silu_mul();
     assert_eq!((p.batches, p.rows, p.cols, p.out.cast_const()), (1, 1, 4, p.gate));
 }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
 use bitexact::{
-    Combine, Compute, Context, DType, Host, InOut, Library, Options, Pairing, Rope, Silu, SiluMul,
+    Clamp, Combine, Compute, Context, DType, Host, InOut, Library, Options, Pairing, Rope, Silu, SiluMul,
     TableWidth, View, ViewMut,
 };
 use bitexact_sys as sys;
@@ -158,7 +158,8 @@ fn run_raw(case: &Value) -> Result<(), String> {
     } else {
         let p = &mut silu_mul.params;
         fill!(p, case, base, numbers: flags dtype compute_dtype silu reserved batches rows cols
-            gate_batch_stride gate_row_stride up_batch_stride up_row_stride out_batch_stride out_row_stride,
+            gate_batch_stride gate_row_stride up_batch_stride up_row_stride out_batch_stride out_row_stride
+            clamp limit_bits,
             pointers: gate up out);
     }
     let expected = case["status"].as_i64().unwrap() as i32;
@@ -287,8 +288,10 @@ impl Call<'_> {
         } else {
             SiluMul::new(view("gate")?, view("up")?, view_mut("out")?)?
         };
-        let silu = [Silu::Aten, Silu::Sigmoid, Silu::Candle][self.number("silu") as usize];
-        Ok(call.silu(silu).compute(self.compute()))
+        let silu = [Silu::Aten, Silu::Sigmoid, Silu::Candle, Silu::Glu][self.number("silu") as usize];
+        let limit = f32::from_bits(self.number("limit_bits") as u32);
+        let clamp = [Clamp::None, Clamp::Before(limit), Clamp::After(limit)][self.number("clamp") as usize];
+        Ok(call.silu(silu).clamp(clamp).compute(self.compute()))
     }
 
     fn compute(&self) -> Compute {

@@ -5,8 +5,8 @@ out.
     print(handle)                         # what was mounted, what was left, and why
     handle.undo()
 
-Only the given instances change: their methods are bound again with `silu(a) * b` and calls of rotary
-functions replaced; classes, modules and other models stay as they are. The replaced code is the truth that
+Only the given instances change: their methods are bound again with `silu(a) * b`, `sigmoid(a) * b` and calls of
+rotary functions replaced; classes, modules and other models stay as they are. The replaced code is the truth that
 the gate compares with, so that a chain which no kernel computes stays eager.
 """
 

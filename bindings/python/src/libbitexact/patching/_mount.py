@@ -14,13 +14,13 @@ from torch import nn
 from .._operators import SiluMulSite
 from .._site import Site, unique_name
 from . import _adapters
-from ._rewrite import ROTATIONS, Left, Rewriter, mentions, rewrite
+from ._rewrite import ROTATIONS, Left, Rewriter, is_sigmoid, mentions, rewrite
 
 _lock = threading.RLock()
 _patches: "weakref.WeakKeyDictionary[nn.Module, Patch]" = weakref.WeakKeyDictionary()
 
 # How models name what they multiply with.
-_ACTIVATIONS = {"silu", "act_fn", "act", "activation_fn", "activation", "nonlinearity", "gate_fn"}
+_ACTIVATIONS = {"silu", "act_fn", "act", "activation_fn", "activation", "nonlinearity", "gate_fn", "sigmoid"}
 
 # Classes whose methods are machinery, not arithmetic.
 _MACHINERY = (
@@ -108,7 +108,9 @@ class _Mounter:
         if kind not in self._silu_sites:
             name = getattr(kind, "__name__", str(kind))
             site = SiluMulSite(
-                None, lambda gate, up: activation(gate) * up, unique_name(f"{self.owner}/{name} * up")
+                "glu" if is_sigmoid(activation) else None,
+                lambda gate, up: activation(gate) * up,
+                unique_name(f"{self.owner}/{name} * up"),
             )
             self._silu_sites[kind] = site
             self.patch.sites.append(site)
@@ -217,7 +219,7 @@ def patch(model: nn.Module, *, rope: bool = True, silu_mul: bool = True) -> Patc
     Args:
         model: any module of transformers or diffusers, or a part of one. Patch before torch.compile.
         rope: replace calls of rotary functions.
-        silu_mul: replace products with a SiLU.
+        silu_mul: replace products with a SiLU or a sigmoid.
 
     Returns:
         A handle with what was mounted and left; its undo(), or leaving it as a context, restores the model.

@@ -1,4 +1,5 @@
-"""Rewrites one function of a model: `silu(a) * b` and calls of rotary functions go through given callables.
+"""Rewrites one function of a model: `silu(a) * b`, `sigmoid(a) * b` and calls of rotary functions go through given
+callables.
 
 The source is parsed, changed and compiled again with its own file and line numbers, so that tracebacks,
 profilers and torch.compile see ordinary code. The new function keeps the module's own globals; what was put
@@ -13,6 +14,7 @@ import textwrap
 import types
 from typing import Any, Callable, Optional, Union
 
+import torch
 import torch.nn.functional as functional
 from torch import nn
 
@@ -37,10 +39,14 @@ def is_silu(callee: Any) -> bool:
     return False
 
 
+def is_sigmoid(callee: Any) -> bool:
+    return callee in (torch.sigmoid, functional.sigmoid)
+
+
 def _looks_like_activation(callee: Any) -> bool:
     if isinstance(callee, nn.Module):
         return "Norm" not in type(callee).__name__ and not any(True for _ in callee.parameters())
-    return callee in (functional.gelu, functional.relu, functional.sigmoid)
+    return callee in (functional.gelu, functional.relu)
 
 
 def _dotted(node: ast.expr) -> Optional[list[str]]:
@@ -103,9 +109,9 @@ class Rewriter(ast.NodeTransformer):
             return node
         for gate, up in ((node.left, node.right), (node.right, node.left)):
             activation = self._activation(gate)
-            if activation is None:
+            if activation is None or isinstance(up, ast.Constant):
                 continue
-            if not is_silu(activation):
+            if not is_silu(activation) and not is_sigmoid(activation):
                 if _looks_like_activation(activation):
                     self.left.append(
                         f"{ast.unparse(node)}: {getattr(activation, '__name__', type(activation).__name__)}"
@@ -115,8 +121,7 @@ class Rewriter(ast.NodeTransformer):
             self.closure[name] = self.silu_site(activation)
             self.found.append(("silu_mul", ast.unparse(node)))
             assert isinstance(gate, ast.Call)
-            # The order of evaluation is that of the source where the gate comes first, as it nearly always
-            # does.
+            # Where the gate comes second it is evaluated first; that shows only in operands with side effects.
             call = ast.Call(ast.Name(name, ast.Load()), [gate.args[0], up], [])
             return ast.copy_location(call, node)
         return node
@@ -247,6 +252,8 @@ def rewrite(function: Any, make: Callable[[Any], Rewriter]) -> tuple[Optional[Ca
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise Left("not a plain function")
+    if inner is not function and not definition.decorator_list:
+        raise Left("wrapped where its source does not show it, as by a decorator of its class")
     ast.increment_lineno(tree, inner.__code__.co_firstlineno - 1)
     rewriter.visit(definition)
     if not rewriter.found:
