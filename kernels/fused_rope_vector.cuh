@@ -58,7 +58,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   const int first = unit * step + (L == Layout::half && tail ? a.rotary_units * P : 0);
   const int second = L != Layout::half ? 0 : tail ? (blockDim.x - a.rotary_units) * P : a.half;
 
-  if (tail ? first + second + step <= a.head_dim : !outside) {
+  if (!outside && (!tail || first + second + step <= a.head_dim)) {
     Piece<X, L, P> piece[H];
 #pragma unroll
     for (int i = 0; i < H; ++i) {
@@ -102,7 +102,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     return;
   }
 
-  // A row that no table has, or the rest of a tail that no whole vectors cover.
+  // A row that no table has, whose tail is copied all the same, or the rest of a tail that no whole vectors cover.
   Members<C, M> o;
 #pragma unroll
   for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();

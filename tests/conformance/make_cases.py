@@ -281,6 +281,9 @@ for pdtype in (I32, I64):
     rope(f"bf16/positions_{pdtype}", [33, 47], t=4, positions=[0, 1, 6, 2], pdtype=pdtype, table_rows=7)
     rope(f"bf16/positions_outside_{pdtype}", [44, 47], t=4, positions=[-1, 6, 7, 2**31 - 1], pdtype=pdtype,
          table_rows=7, position_errors=3)
+# So far outside that reading the table there would fault, also for the elements that are only copied.
+rope("bf16/positions_outside_partial", [44, 47], t=3, d=48, rd=32, positions=[2**31 - 1, 0, -(2**31)], table_rows=3,
+     position_errors=2)
 rope("bf16/positions_beyond_31_bits", [44, 47], t=3, positions=[2**31, 2**32, 2**62], table_rows=3, position_errors=3)
 rope("bf16/positions_of_each_batch", [39], b=2, t=2, positions=[3, 1, 0, 2], table_rows=4)
 rope("bf16/table_at_the_end_of_memory", [31], d=128, rd=64)
