@@ -45,24 +45,30 @@ bool is_dense(const RopeArgs& a) {
          dense(a.out[1], a.heads[1]);
 }
 
-// A block does whole tokens, so that their table entries are fetched once; or q or k of them, where both run on
-// without gaps and the tables stay in the cache; or two heads of several tokens, where those lie side by side; or
-// some heads of one, where they are too many; and less where tokens are too few to keep the device busy. Measured.
+// Where blocks take q or k of whole tokens: both run on without gaps and the tables stay in the cache.
+bool is_apart(const RopeArgs& a, const RopeVectorArgs& v) {
+  return v.side[0].groups == v.side[1].groups && v.keep_tables && is_dense(a);
+}
+
+// Most threads of a block. Whole tokens, so that their table entries are fetched once; or q or k of them; or two
+// heads of several tokens, where those lie side by side; or some heads of one, where they are too many; and less
+// where tokens are too few to keep the device busy. Measured.
+int64_t most_threads(const RopeArgs& a, const RopeVectorArgs& v, int64_t units, bool heads_first) {
+  if (a.batches * a.tokens < rope_few_tokens) return 128;
+  if (heads_first) return 2 * units;
+  const int64_t q_threads = units * v.side[0].groups;
+  if (is_apart(a, v) && q_threads <= rope_vector_threads) return q_threads;
+  return units * v.groups <= rope_vector_threads ? rope_vector_threads : rope_vector_threads / 2;
+}
+
 cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   RopeVectorArgs v = vector_args(a, variant);
   const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
   const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
-  const bool few = a.batches * a.tokens < rope_few_tokens;
   const bool heads_first = v.side[0].in_head > v.side[0].in_token;
-  const int64_t q_threads = units * v.side[0].groups;
-  const bool apart = v.side[0].groups == v.side[1].groups && v.keep_tables && is_dense(a);
-  const int64_t threads = few                                         ? 128
-                          : heads_first                               ? 2 * units
-                          : apart && q_threads <= rope_vector_threads ? q_threads
-                          : units * v.groups <= rope_vector_threads   ? rope_vector_threads
-                                                                      : rope_vector_threads / 2;
-  Geometry g = geometry(a, units, v.groups, std::max(threads, units), heads_first ? 256 : 128);
-  v.heads_on_x = !heads_first && !apart && g.grid.x <= 65535;
+  const int64_t threads = std::max(most_threads(a, v, units, heads_first), units);
+  Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
+  v.heads_on_x = !heads_first && !is_apart(a, v) && g.grid.x <= 65535;
   if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
   void* arguments[] = {&v};
   return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);

@@ -18,8 +18,8 @@ inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride 
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
 constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
-constexpr int64_t rope_kept_bytes = int64_t{8}
-                                    << 20;  // of cos and sin; above: the cache is not asked to keep them
+// Of cos and sin; above: the cache is not asked to keep them.
+constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 
 // Do the tensors take vectors of these bytes, and the sizes a grid without loops?
 inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
@@ -102,10 +102,10 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
 inline bool fits(const RopeArgs& a, RopeVariant variant) {
   if (variant == RopeVariant::scalar) return true;
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
+  const bool narrow = variant == RopeVariant::vec8_table;
+  if (narrow && (size != 2 || table_size != 2 || a.pairing_in != Pairing::half)) return false;
   if (!vectors_fit(a, vector_bytes(size, table_size, a.pairing_in, variant))) return false;
-  if (variant == RopeVariant::vec16) return true;
-  if (variant == RopeVariant::vec16_table) return table_vectors_fit(a, 16);
-  return size == 2 && table_size == 2 && a.pairing_in == Pairing::half && table_vectors_fit(a, 8);
+  return variant == RopeVariant::vec16 || table_vectors_fit(a, narrow ? 8 : 16);
 }
 
 inline RopeVariant choose_variant(const RopeArgs& a) {

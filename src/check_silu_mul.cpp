@@ -3,6 +3,7 @@
 #include "check.h"
 #include "check_common.h"
 #include "params.h"
+#include "reference_numeric.h"
 
 namespace bitexact {
 namespace {
@@ -23,6 +24,21 @@ bool in_place(const SiluMulArgs& a, const Rows& in) {
          (a.batches <= 1 || a.out.batch == in.batch);
 }
 
+// In float32 two roundings are none, so that one is no choice.
+bool has_one_rounding(const bitexact_silu_mul_params& p) {
+  return p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
+}
+
+// Does the dtype that the clamp computes in hold the limit as a finite number above 0? Limited to 0, zeros of
+// either sign would be equal.
+bool is_limit(const bitexact_silu_mul_params& p) {
+  constexpr uint32_t infinity = 0x7f800000;
+  float limit;
+  std::memcpy(&limit, &p.limit_bits, sizeof(limit));
+  const Dtype computes_in = has_one_rounding(p) ? Dtype::float32 : static_cast<Dtype>(p.dtype);
+  return p.limit_bits < infinity && reference::round_bits(limit, computes_in) != 0;
+}
+
 // Which of the numerics there are, and what is said of the others.
 int32_t check_numerics(const bitexact_silu_mul_params& p) {
   BITEXACT_TRY(check_range(p.silu, BITEXACT_SILU_GLU, "silu"));
@@ -36,7 +52,7 @@ int32_t check_numerics(const bitexact_silu_mul_params& p) {
         BITEXACT_STATUS_UNSUPPORTED,
         "silu is CANDLE with dtype FLOAT32; accepted: FLOAT16, BFLOAT16 (in float32 candle computes ATEN)");
   }
-  const bool one_rounding = p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
+  const bool one_rounding = has_one_rounding(p);
   if (one_rounding && p.silu != BITEXACT_SILU_ATEN && p.silu != BITEXACT_SILU_GLU) {
     return fail(BITEXACT_STATUS_UNSUPPORTED,
                 "compute_dtype is FLOAT32 with silu %d; accepted: silu ATEN (0), GLU (3)", p.silu);
@@ -49,15 +65,7 @@ int32_t check_numerics(const bitexact_silu_mul_params& p) {
     return fail(BITEXACT_STATUS_UNSUPPORTED,
                 "clamp is AFTER (2) with compute_dtype FLOAT32; accepted: compute_dtype 0");
   }
-  // Bits of the greatest float32 that dtype rounds to 0: limited to 0, zeros of either sign would be equal.
-  const uint32_t zero = one_rounding                         ? 0
-                        : p.dtype == BITEXACT_DTYPE_FLOAT16  ? 0x33000000  // 2^-25
-                        : p.dtype == BITEXACT_DTYPE_BFLOAT16 ? 0x8000      // 2^-134
-                                                             : 0;
-  constexpr uint32_t infinity = 0x7f800000;
-  if (p.clamp == BITEXACT_CLAMP_NONE ? p.limit_bits == 0 : p.limit_bits > zero && p.limit_bits < infinity) {
-    return BITEXACT_STATUS_OK;
-  }
+  if (p.clamp == BITEXACT_CLAMP_NONE ? p.limit_bits == 0 : is_limit(p)) return BITEXACT_STATUS_OK;
   return fail(
       BITEXACT_STATUS_INVALID_VALUE,
       "limit_bits is 0x%x with clamp %d; accepted: the bits of a finite float32 that rounds to more than 0 "
@@ -76,7 +84,7 @@ int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& em
   BITEXACT_TRY(check_size(p.cols, "cols"));
   empty = p.batches == 0 || p.rows == 0 || p.cols == 0;
   a.dtype = static_cast<Dtype>(p.dtype);
-  a.compute_float32 = p.compute_dtype == BITEXACT_DTYPE_FLOAT32 && p.dtype != BITEXACT_DTYPE_FLOAT32;
+  a.compute_float32 = has_one_rounding(p);
   a.clamp = static_cast<Clamp>(p.clamp);
   a.silu = static_cast<Silu>(p.silu);
   std::memcpy(&a.limit, &p.limit_bits, sizeof(a.limit));

@@ -214,8 +214,8 @@ SiluMulKernel silu_mul_kernel(int kernel) {
 
 int probe_of(int kernel) {
   if (!is_rope(kernel)) return 15 * 6 * 4 + (kernel - rope_kernel_count) / 3;
-  const int c = numbering.combination[kernel];
-  return c / forms * 4 + pairings_index(rope_forms[c % forms].in, rope_forms[c % forms].out);
+  const Form& form = parts_of(kernel).form;
+  return numbering.combination[kernel] / forms * 4 + pairings_index(form.in, form.out);
 }
 
 const char* kernel_name(int kernel) {

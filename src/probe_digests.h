@@ -6,8 +6,9 @@
 
 namespace bitexact {
 
-constexpr int digests_architecture =
-    90;  // compute capability of the GPU that those of SiLU-mul were captured on
-extern const uint64_t probe_digests[];  // by probe_of(kernel)
+// Compute capability of the GPU that those of SiLU-mul were captured on.
+constexpr int digests_architecture = 90;
+// By probe_of(kernel).
+extern const uint64_t probe_digests[];
 
 }  // namespace bitexact

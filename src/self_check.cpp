@@ -207,28 +207,27 @@ Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitex
   // The reference runs every case, also those that do not fit the variant, and goes on when the fused kernel
   // has failed: it is to stand in for it.
   Finding failure;
-  bool runs = true;
-  auto failed = [&](int32_t s) { return runs ? not_now(s) : failure; };
+  auto runs = [&] { return failure.status == BITEXACT_STATUS_OK; };
+  auto failed = [&](int32_t s) { return runs() ? not_now(s) : failure; };
   for (const Args& a : probe.cases) {
     const Slice<Args> whole{uncounted(located(a, inputs)), {0, 0}};
     const Args fused = redirected(whole.args, actual), reference = redirected(whole.args, expected);
     status = work.poison(expected, 0x5a, size);
     if (status == BITEXACT_STATUS_OK) status = backend.reference(reference, stream);
     if (status != BITEXACT_STATUS_OK) return failed(status);
-    const bool compares = runs && fits(fused, variant);
+    const bool compares = runs() && fits(fused, variant);
     if (compares) {
       status = work.poison(actual, 0xa5, size);
       if (status == BITEXACT_STATUS_OK) status = backend.load(fused, variant);
       if (status != BITEXACT_STATUS_OK && status != BITEXACT_STATUS_NO_KERNEL_IMAGE) return not_now(status);
       if (status == BITEXACT_STATUS_OK) status = backend.fused(fused, variant, stream);
       if (status != BITEXACT_STATUS_OK) failure = fused_failed(status);
-      runs = status == BITEXACT_STATUS_OK;
     }
-    status = work.compare(compares && runs ? fused : reference, from_start, reference, from_start, whole);
+    status = work.compare(compares && runs() ? fused : reference, from_start, reference, from_start, whole);
     if (status != BITEXACT_STATUS_OK) return failed(status);
   }
   const Finding finding = work.finish();
-  if (finding.status != BITEXACT_STATUS_OK) return runs ? finding : failure;
+  if (finding.status != BITEXACT_STATUS_OK) return runs() ? finding : failure;
   const uint64_t digest = finding.comparison.digest,
                  right = probe_digests[probe_of(kernel_of(kernel, variant))];
   if (digest != right && is_bound(backend, kernel)) {
@@ -237,7 +236,7 @@ Finding check_probe(Backend& backend, const Args& kernel, Variant variant, bitex
                          ", accepted: 0x%016" PRIx64 "): %s",
                          digest, right, computes_wrongly));
   }
-  return runs ? finding : failure;
+  return runs() ? finding : failure;
 }
 
 template <class Args, class Variant>

@@ -42,8 +42,8 @@ FOOTER = """};
 Case = dict[str, Any]
 Tensor = torch.Tensor
 
-# By the number of `silu`, and by whether compute_dtype is FLOAT32.
-SILU_MUL = {  # by silu, compute_float32, clamp
+# By silu, whether compute_dtype is FLOAT32, and clamp.
+SILU_MUL = {
     (0, False, 0): chains.silu_mul,
     (1, False, 0): chains.sigmoid_mul,
     (2, False, 0): chains.candle_mul,

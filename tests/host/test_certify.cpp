@@ -14,6 +14,7 @@
 #include "kernel_table.h"
 #include "mutant_list.h"
 #include "mutants.h"
+#include "mutated.h"
 #include "reference/numbers.h"
 #include "reference/reference.h"
 
@@ -335,10 +336,7 @@ TEST(Certify, TheDigestHasToBePyTorchs) {
 TEST(Certify, AWrongReferenceIsAnErrorAndProvesNothing) {
   Context context;
   FaultyBackend* const backend = quick_context(context);
-  backend->fused_silu_mul = backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
-    return BITEXACT_STATUS_OK;
-  };
+  backend->fused_silu_mul = backend->reference_silu_mul = silu_mul_with(Mutant::single_rounding);
   const int kernel = kernel_named(silu);
   bitexact_certify_report report = after(kernel, 0);
   const bitexact_certify_report before = report;
@@ -379,14 +377,8 @@ TEST(Certify, KernelsWithAGoldenDigest) {
 Context make_mutated(Mutant mutant) {
   Context context;
   FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
-  backend->fused_silu_mul = [mutant](const SiluMulArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, mutant, i);
-    return BITEXACT_STATUS_OK;
-  };
-  backend->fused_rope = [mutant](const RopeArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, mutant, i);
-    return BITEXACT_STATUS_OK;
-  };
+  backend->fused_silu_mul = silu_mul_with(mutant);
+  backend->fused_rope = rope_with(mutant);
   return context;
 }
 
@@ -451,8 +443,7 @@ TEST(Certify, ClampsAreSweptWithLimits) {
   std::set<float> limits;
   backend->fused_silu_mul = [&](const SiluMulArgs& a, bitexact_stream) {
     limits.insert(a.limit);
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::clamp_lost, i);
-    return BITEXACT_STATUS_OK;
+    return silu_mul_with(Mutant::clamp_lost)(a, nullptr);
   };
   for (const int64_t part : {int64_t{1}, int64_t{2}, samples, around_16}) {
     bitexact_certify_report report = after(kernel, part);

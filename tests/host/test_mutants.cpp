@@ -8,6 +8,7 @@
 #include "faulty_context.h"
 #include "host/host_backend.h"
 #include "mutant_list.h"
+#include "mutated.h"
 #include "reference/reference.h"
 
 using namespace bitexact_test;
@@ -18,14 +19,8 @@ namespace {
 Context make_mutated(Mutant mutant, bool shared = false, const GateOptions& options = {}) {
   Context context;
   FaultyBackend* const faulty = make_faulty(context, BITEXACT_DEVICE_HOST, options);
-  faulty->fused_silu_mul = [mutant](const SiluMulArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, mutant, i);
-    return BITEXACT_STATUS_OK;
-  };
-  faulty->fused_rope = [mutant](const RopeArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, mutant, i);
-    return BITEXACT_STATUS_OK;
-  };
+  faulty->fused_silu_mul = silu_mul_with(mutant);
+  faulty->fused_rope = rope_with(mutant);
   if (shared) faulty->reference_silu_mul = faulty->fused_silu_mul;
   if (shared) faulty->reference_rope = faulty->fused_rope;
   return context;
@@ -223,6 +218,22 @@ TEST(Mutants, StaleScratchIsNoResult) {
   EXPECT_TRUE(same_bytes(second.arena.bytes(), first.arena.bytes()));
 }
 
+// Calls twice, with the fault in the reference too: refused, unless the mutant is right.
+template <class Case, class Params>
+void expect_shared_fault_is_refused(Mutant mutant, bool right, Case c,
+                                    int32_t (*run)(bitexact_context*, const Params*, bitexact_stream)) {
+  const Context context = make_mutated(mutant, true);
+  const std::vector<uint8_t> before = c.arena.bytes();
+  for (int call = 0; call < 2; ++call) {
+    const int32_t status = run(context.get(), &c.params, nullptr);
+    EXPECT_EQ(c.arena.bytes() == before, !right) << name_of(mutant);
+    if (!right) expect_refused(context.get(), status, name_of(mutant));
+  }
+  if (right) {
+    EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED) << name_of(mutant);
+  }
+}
+
 // A reference with the very fault of the fused kernel agrees with it, but not with the digest of the probe.
 TEST(Mutants, ASharedFaultOfSiluMulIsRefused) {
   for (const int32_t dtype : {BITEXACT_DTYPE_BFLOAT16, BITEXACT_DTYPE_FLOAT16}) {
@@ -231,17 +242,9 @@ TEST(Mutants, ASharedFaultOfSiluMulIsRefused) {
       SiluMulArgs kernel{};
       kernel.dtype = static_cast<Dtype>(dtype);
       const bool right = mutant == Mutant::none || is_equivalent(kernel, mutant);
-      const Context context = make_mutated(mutant, true);
-      SiluMulCase c = make_case({dtype, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
-      const std::vector<uint8_t> before = c.arena.bytes();
-      for (int call = 0; call < 2; ++call) {
-        const int32_t status = bitexact_fused_silu_mul(context.get(), &c.params, nullptr);
-        EXPECT_EQ(c.arena.bytes() == before, !right) << name_of(mutant);
-        if (!right) expect_refused(context.get(), status, name_of(mutant));
-      }
-      if (right) {
-        EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED) << name_of(mutant);
-      }
+      expect_shared_fault_is_refused(mutant, right,
+                                     make_case({dtype, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3),
+                                     bitexact_fused_silu_mul);
     }
   }
 }
@@ -251,14 +254,8 @@ TEST(Mutants, OnAnotherDeviceTheDigestBindsRopeAlone) {
   Context context;
   FaultyBackend* const faulty = make_faulty(context, BITEXACT_DEVICE_HOST);
   faulty->captured_exp = false;
-  faulty->fused_silu_mul = faulty->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::fast_exp, i);
-    return BITEXACT_STATUS_OK;
-  };
-  faulty->fused_rope = faulty->reference_rope = [](const RopeArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_rope_at(a, Mutant::rope_truncation, i);
-    return BITEXACT_STATUS_OK;
-  };
+  faulty->fused_silu_mul = faulty->reference_silu_mul = silu_mul_with(Mutant::fast_exp);
+  faulty->fused_rope = faulty->reference_rope = rope_with(Mutant::rope_truncation);
   SiluMulCase silu = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
   EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &silu.params, nullptr), BITEXACT_STATUS_OK);
   EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED);
@@ -274,15 +271,8 @@ TEST(Mutants, ASharedFaultOfRopeIsRefused) {
       kernel.dtype = kernel.table_dtype = kernel.compute_dtype = static_cast<Dtype>(dtype);
       // The digest sees payloads too, which the comparison forgives.
       const bool right = mutant != Mutant::tail_through_float && is_equivalent(kernel, mutant);
-      RopeCase c = make_case(plain_rope_shape(16, 8, 1, 64, dtype), 3);
-      const std::vector<uint8_t> before = c.arena.bytes();
-      const Context context = make_mutated(mutant, true);
-      const int32_t status = bitexact_fused_rope(context.get(), &c.params, nullptr);
-      EXPECT_EQ(c.arena.bytes() == before, !right) << name_of(mutant);
-      if (!right) expect_refused(context.get(), status, name_of(mutant));
-      if (right) {
-        EXPECT_EQ(only_story(context.get()).state, BITEXACT_STATE_ACCEPTED) << name_of(mutant);
-      }
+      expect_shared_fault_is_refused(mutant, right, make_case(plain_rope_shape(16, 8, 1, 64, dtype), 3),
+                                     bitexact_fused_rope);
     }
   }
 }
@@ -305,10 +295,7 @@ TEST(Mutants, ASharedFaultUnderEachPolicyAndMode) {
   // Wrong for one variant is wrong for the others, looked at or not.
   Context context;
   FaultyBackend* const backend = make_faulty(context, BITEXACT_DEVICE_HOST);
-  backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
-    for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::single_rounding, i);
-    return BITEXACT_STATUS_OK;
-  };
+  backend->reference_silu_mul = silu_mul_with(Mutant::single_rounding);
   SiluMulCase vectors = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
   SiluMulCase scalars = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 1, 0, false, InPlace::no}, 3);
   EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &vectors.params, nullptr), BITEXACT_STATUS_INTERNAL);
@@ -347,12 +334,7 @@ TEST(Mutants, AFailedKernelIsNotServedByAWrongReference) {
     backend->fused_silu_mul = [](const SiluMulArgs&, bitexact_stream) {
       return fail(BITEXACT_STATUS_CUDA_ERROR, "injected");
     };
-    if (!right) {
-      backend->reference_silu_mul = [](const SiluMulArgs& a, bitexact_stream) {
-        for (int64_t i = 0; i < reference::count(a); ++i) mutant_silu_mul_at(a, Mutant::flush_result, i);
-        return BITEXACT_STATUS_OK;
-      };
-    }
+    if (!right) backend->reference_silu_mul = silu_mul_with(Mutant::flush_result);
     SiluMulCase c = make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 100, 0, 0, false, InPlace::no}, 3);
     EXPECT_EQ(bitexact_fused_silu_mul(context.get(), &c.params, nullptr),
               right ? BITEXACT_STATUS_OK : BITEXACT_STATUS_INTERNAL);

@@ -137,18 +137,23 @@ void print_verdict(const char* name, const bitexact_gate_report& story) {
               static_cast<long long>(story.mismatches), static_cast<long long>(story.compared));
 }
 
+FaultyBackend* make_mutated(Context& context, Mutant mutant) {
+  FaultyBackend* const backend = make_faulty(context, 0);
+  backend->fused_silu_mul = [=](const SiluMulArgs& a, bitexact_stream s) {
+    return as_status(launch_mutant(a, mutant, s));
+  };
+  backend->fused_rope = [=](const RopeArgs& a, bitexact_stream s) {
+    return as_status(launch_mutant(a, mutant, s));
+  };
+  return backend;
+}
+
 TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
   for (int i = 0; i < static_cast<int>(Mutant::count); ++i) {
     const auto mutant = static_cast<Mutant>(i);
     const bool rope = mutant >= first_rope_mutant;
     Context context;
-    FaultyBackend* const backend = make_faulty(context, 0);
-    backend->fused_silu_mul = [=](const SiluMulArgs& a, bitexact_stream s) {
-      return as_status(launch_mutant(a, mutant, s));
-    };
-    backend->fused_rope = [=](const RopeArgs& a, bitexact_stream s) {
-      return as_status(launch_mutant(a, mutant, s));
-    };
+    make_mutated(context, mutant);
     const Stream stream;
     bool right = mutant == Mutant::none;
     if (!rope) {
@@ -195,13 +200,7 @@ TEST(GateCuda, FaultsThatTheReferenceSharesAreRefused) {
                             Mutant::flush_result, Mutant::one_rounding, Mutant::fma_first, Mutant::fma_second,
                             Mutant::rope_flush, Mutant::tail_through_float}) {
     Context context;
-    FaultyBackend* const backend = make_faulty(context, 0);
-    backend->fused_silu_mul = [=](const SiluMulArgs& a, bitexact_stream s) {
-      return as_status(launch_mutant(a, mutant, s));
-    };
-    backend->fused_rope = [=](const RopeArgs& a, bitexact_stream s) {
-      return as_status(launch_mutant(a, mutant, s));
-    };
+    FaultyBackend* const backend = make_mutated(context, mutant);
     backend->reference_silu_mul = backend->fused_silu_mul;
     backend->reference_rope = backend->fused_rope;
     const Stream stream;
