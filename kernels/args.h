@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace bitexact {
 
@@ -122,7 +123,8 @@ struct Comparison {
 // -------------------------------------------------------------------------- fewer dimensions --
 
 // Folds batches into rows and rows into columns where the strides allow, so that kernels see long
-// contiguous runs and the vector demands below are those of the memory, not of its description.
+// contiguous runs and the vector demands below are those of the memory, not of its description. The stride of an
+// axis of one is never walked, may be anything, and becomes 0.
 inline SiluMulArgs collapsed(SiluMulArgs a) {
   Rows* const all[] = {&a.gate, &a.up, &a.out};
   auto every = [&](auto holds) { return holds(*all[0]) && holds(*all[1]) && holds(*all[2]); };
@@ -138,11 +140,15 @@ inline SiluMulArgs collapsed(SiluMulArgs a) {
     a.cols *= a.rows;
     a.rows = 1;
   }
+  for (Rows* x : all) {
+    if (a.batches == 1) x->batch = 0;
+    if (a.rows == 1) x->row = 0;
+  }
   return a;
 }
 
 // Folds batches into tokens where the strides allow.
-inline RopeArgs collapsed(RopeArgs a) {
+inline RopeArgs folded(RopeArgs a) {
   if (a.batches <= 1) return a;
   const bool by_position = a.positions.data != nullptr;
   if (by_position && (a.cos.batch != 0 || a.sin.batch != 0)) return a;
@@ -171,6 +177,26 @@ inline RopeArgs collapsed(RopeArgs a) {
   }
   a.tokens *= a.batches;
   a.batches = 1;
+  return a;
+}
+
+inline RopeArgs collapsed(const RopeArgs& call) {
+  RopeArgs a = folded(call);
+  for (int which = 0; which < 2; ++which) {
+    for (Heads* x : {&a.in[which], &a.out[which]}) {
+      if (a.heads[which] == 0) *x = {};
+      if (a.batches == 1) x->batch = 0;
+      if (a.tokens == 1) x->token = 0;
+      if (a.heads[which] == 1) x->head = 0;
+    }
+  }
+  for (Table* x : {&a.cos, &a.sin}) {
+    if (a.batches == 1) x->batch = 0;
+    if (a.tokens == 1 && a.positions.data == nullptr) x->token = 0;
+    if (a.heads[0] <= 1 && a.heads[1] <= 1) x->head = 0;
+  }
+  if (a.batches == 1) a.positions.batch = 0;
+  if (a.tokens == 1) a.positions.token = 0;
   return a;
 }
 

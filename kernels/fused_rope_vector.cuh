@@ -45,9 +45,9 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   const RopeVectorArgs::Side& side = a.side[is_k];
   if (is_k) h -= a.side[0].groups;
   const char* const in =
-      side.in + (int64_t{t} * side.in_token + int64_t{b} * side.in_batch + int64_t{h} * side.in_head);
+      side.in + (int64_t{t} * side.in_token + b * batch_unit * side.in_batch + int64_t{h} * side.in_head);
   char* const out =
-      side.out + (int64_t{t} * side.out_token + int64_t{b} * side.out_batch + int64_t{h} * side.out_head);
+      side.out + (int64_t{t} * side.out_token + b * batch_unit * side.out_batch + int64_t{h} * side.out_head);
   const int heads = side.heads, groups = side.groups;
   auto input = [&](int i) { return in + int64_t{i * groups} * side.in_head; };
   auto output = [&](int i) { return reinterpret_cast<X*>(out + int64_t{i * groups} * side.out_head); };

@@ -27,7 +27,7 @@ inline int64_t table_bytes(const RopeArgs& a) {
   return 2 * rows * width * size_of(a.table_dtype);
 }
 
-// Strides in bytes, but those of positions.
+// Strides in bytes, but those of positions, and of batches of heads in units of batch_unit.
 struct RopeVectorArgs {
   struct Side {  // q, k
     const char* in;
@@ -60,10 +60,10 @@ inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
     const int32_t heads = static_cast<int32_t>(a.heads[s]);
     v.side[s] = {static_cast<const char*>(in.data),
                  static_cast<char*>(out.data),
-                 bytes(in.batch, size),
+                 static_cast<int32_t>(in.batch * size / batch_unit),
                  bytes(in.token, size),
                  bytes(in.head, size),
-                 bytes(out.batch, size),
+                 static_cast<int32_t>(out.batch * size / batch_unit),
                  bytes(out.token, size),
                  bytes(out.head, size),
                  heads,

@@ -11,8 +11,14 @@ inline bool is_multiple(const void* pointer, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
 }
 
-// Vector kernels keep strides in 32 bits, some in bytes.
+// Vector kernels keep strides in 32 bits, most in bytes.
 inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride <= INT32_MAX / 8; }
+// Strides between the batches of long sequences, in units of 8 bytes.
+constexpr int64_t batch_unit = 8;
+inline bool is_short_batch(int64_t stride, int64_t size) {
+  const int64_t units = stride * size / batch_unit;
+  return units >= INT32_MIN && units <= INT32_MAX;
+}
 
 // Where launchers change their ways. Measured.
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
@@ -93,7 +99,8 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
   }
   for (int which = 0; which < 2; ++which) {
     for (const Heads* heads : {&a.in[which], &a.out[which]}) {
-      if (!is_short(heads->batch) || !is_short(heads->token) || !is_short(heads->head)) return false;
+      if (!is_short_batch(heads->batch, size)) return false;
+      if (!is_short(heads->token) || !is_short(heads->head)) return false;
     }
   }
   return is_short(a.positions.batch) && is_short(a.positions.token);

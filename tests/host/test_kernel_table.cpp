@@ -140,4 +140,34 @@ TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
   }
 }
 
+// What is never walked may be anything; what is may be long.
+TEST(Dispatch, StridesOfAxesOfOneDoNotMatter) {
+  constexpr int64_t any = INT64_MAX;
+  SiluMulArgs s{};
+  s.dtype = Dtype::bfloat16;
+  s.batches = s.rows = 1;
+  s.cols = silu_mul_many;
+  s.gate = s.up = s.out = {reinterpret_cast<void*>(int64_t{256}), any, any};
+  EXPECT_EQ(choose_variant(collapsed(s)), SiluMulVariant::vec16);
+
+  RopeArgs a{};
+  a.dtype = a.table_dtype = a.compute_dtype = Dtype::bfloat16;
+  a.batches = a.tokens = a.heads[0] = 1;
+  a.head_dim = a.rotary_dim = 128;
+  void* const data = reinterpret_cast<void*>(int64_t{256});
+  a.in[0] = a.out[0] = {data, any, any, any};
+  a.in[1] = a.out[1] = {nullptr, any, any, any};
+  a.cos = a.sin = {data, any, any, any, 1};
+  EXPECT_EQ(choose_variant(collapsed(a)), RopeVariant::vec8_table);
+  a.tokens = 75600;
+  a.heads[0] = 40;
+  a.in[0] = a.out[0] = {data, any, 40 * 128, 128};
+  a.cos = a.sin = {data, any, 128, 0, 1};
+  EXPECT_EQ(choose_variant(collapsed(a)), RopeVariant::vec16_table);
+  a.batches = 2;  // with the same tables, so that batches do not fold into tokens
+  a.in[0].batch = a.out[0].batch = a.tokens * 40 * 128;
+  a.cos.batch = a.sin.batch = 0;
+  EXPECT_EQ(choose_variant(collapsed(a)), RopeVariant::vec16_table);
+}
+
 }  // namespace
