@@ -58,10 +58,11 @@ struct SiluMulArgs {
 enum class Combine : int32_t { separate = 0, complex = 1, complex_alt = 2, addcmul_cos = 3, addcmul_x1 = 4 };
 enum class Pairing : int32_t { half = 0, interleaved = 1 };
 
-// How a thread reads a head: one pair at a time, or 16 bytes at a time; and, in the fast form, its table
-// entries as vectors too.
-enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2, vec8_table = 3 };
+// How a thread reads a head: one pair at a time, or 16 bytes at a time; and, in the fast forms, its table
+// entries as vectors too; or, in that of lanes, one vector of a head, whose other members another lane has.
+enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2, vec8_table = 3, vec16_lanes = 4 };
 constexpr int rope_max_threads = 256, rope_vector_threads = 512;  // of a block; in the fast form
+constexpr int rope_lanes = 32;                                    // of a warp
 
 struct Heads {  // element (b, t, h, d) at data + b * batch + t * token + h * head + d, in elements
   void* data;
@@ -125,7 +126,7 @@ struct Comparison {
 // Folds batches into rows and rows into columns where the strides allow, so that kernels see long
 // contiguous runs and the vector demands below are those of the memory, not of its description. The stride of an
 // axis of one is never walked, may be anything, and becomes 0.
-inline SiluMulArgs collapsed(SiluMulArgs a) {
+inline void collapse(SiluMulArgs& a) {
   Rows* const all[] = {&a.gate, &a.up, &a.out};
   auto every = [&](auto holds) { return holds(*all[0]) && holds(*all[1]) && holds(*all[2]); };
   if (a.rows == 1) {
@@ -144,24 +145,23 @@ inline SiluMulArgs collapsed(SiluMulArgs a) {
     if (a.batches == 1) x->batch = 0;
     if (a.rows == 1) x->row = 0;
   }
-  return a;
 }
 
 // Folds batches into tokens where the strides allow.
-inline RopeArgs folded(RopeArgs a) {
-  if (a.batches <= 1) return a;
+inline void fold_batches(RopeArgs& a) {
+  if (a.batches <= 1) return;
   const bool by_position = a.positions.data != nullptr;
-  if (by_position && (a.cos.batch != 0 || a.sin.batch != 0)) return a;
+  if (by_position && (a.cos.batch != 0 || a.sin.batch != 0)) return;
   const bool swap = a.tokens == 1;  // then the batch strides simply become the token strides
   auto folds = [&](int64_t batch, int64_t token) { return swap || batch == a.tokens * token; };
   for (int which = 0; which < 2; ++which) {
     if (a.heads[which] == 0) continue;
-    if (!folds(a.in[which].batch, a.in[which].token)) return a;
-    if (!folds(a.out[which].batch, a.out[which].token)) return a;
+    if (!folds(a.in[which].batch, a.in[which].token)) return;
+    if (!folds(a.out[which].batch, a.out[which].token)) return;
   }
   if (by_position ? !folds(a.positions.batch, a.positions.token)
                   : !folds(a.cos.batch, a.cos.token) || !folds(a.sin.batch, a.sin.token)) {
-    return a;
+    return;
   }
   if (swap) {
     for (int which = 0; which < 2; ++which) {
@@ -177,11 +177,10 @@ inline RopeArgs folded(RopeArgs a) {
   }
   a.tokens *= a.batches;
   a.batches = 1;
-  return a;
 }
 
-inline RopeArgs collapsed(const RopeArgs& call) {
-  RopeArgs a = folded(call);
+inline void collapse(RopeArgs& a) {
+  fold_batches(a);
   for (int which = 0; which < 2; ++which) {
     for (Heads* x : {&a.in[which], &a.out[which]}) {
       if (a.heads[which] == 0) *x = {};
@@ -197,7 +196,6 @@ inline RopeArgs collapsed(const RopeArgs& call) {
   }
   if (a.batches == 1) a.positions.batch = 0;
   if (a.tokens == 1) a.positions.token = 0;
-  return a;
 }
 
 }  // namespace bitexact

@@ -65,7 +65,7 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
   RopeVectorArgs v = vector_args(a, variant);
   const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
   const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
-  const bool heads_first = v.side[0].in_head > v.side[0].in_token;
+  const bool heads_first = is_heads_first(a);
   const int64_t threads = std::max(most_threads(a, v, units, heads_first), units);
   Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
   v.heads_on_x = !heads_first && !is_apart(a, v) && g.grid.x <= 65535;
@@ -74,9 +74,24 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
   return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
 }
 
+// Small blocks, which follow each other through memory as those of a copy do. Measured.
+cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
+  RopeVectorArgs v = vector_args(a, variant);
+  const int64_t elements = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
+  v.vectors = 2 * v.rotary_units + static_cast<int32_t>(tail_units(a, elements));
+  int64_t units = 2;
+  while (units < v.vectors) units *= 2;
+  Geometry g = geometry(a, units, v.groups, 128, 128);
+  v.heads_on_x = g.grid.x <= 65535;
+  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
+  void* arguments[] = {&v};
+  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
+}
+
 }  // namespace
 
 cudaError_t launch_fused_rope(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
+  if (variant == RopeVariant::vec16_lanes) return launch_lanes(a, variant, stream);
   if (variant == RopeVariant::vec16_table || variant == RopeVariant::vec8_table) {
     return launch_vector(a, variant, stream);
   }

@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "fused_rope.h"
+#include "fused_rope_lanes.cuh"
 #include "fused_rope_layout.cuh"
 #include "fused_rope_pair.cuh"
 #include "fused_rope_vector.cuh"
@@ -128,6 +129,13 @@ const void* rope_vector_entry(const RopeArgs& a) {
                                                     : fused_rope_vector<X, T, C, L, false, Fused, P, H>);
 }
 
+template <class X, class T, class C, bool Fused>
+const void* rope_lanes_entry(const RopeArgs& a) {
+  constexpr int N = pairs_of<X, T, Layout::half, RopeVariant::vec16_lanes>;
+  return reinterpret_cast<const void*>(a.full_table ? fused_rope_lanes<X, T, C, true, Fused, N>
+                                                    : fused_rope_lanes<X, T, C, false, Fused, N>);
+}
+
 template <class X, class T, class C, Layout L, bool Fused>
 const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
@@ -135,6 +143,9 @@ const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
     if (variant == wide) {
       if (has_many_heads(a)) return rope_vector_entry<X, T, C, L, Fused, wide, true>(a);
       return rope_vector_entry<X, T, C, L, Fused, wide, false>(a);
+    }
+    if constexpr (L == Layout::half) {
+      if (variant == RopeVariant::vec16_lanes) return rope_lanes_entry<X, T, C, Fused>(a);
     }
     if constexpr (L == Layout::half && sizeof(X) == 2 && sizeof(T) == 2) {
       if (variant == narrow) return rope_vector_entry<X, T, C, L, Fused, narrow, false>(a);

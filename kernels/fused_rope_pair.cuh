@@ -6,7 +6,19 @@
 
 namespace bitexact {
 
-// One value of each (two packed pairs in the 16-bit types).
+// One member of a pair, whose table entries are c and s; `other`: x1, or -x2, and each side its own product that
+// goes into the fma unrounded.
+template <class A, bool Fused>
+__device__ typename A::Value rotated(typename A::Value own, typename A::Value other, typename A::Value c,
+                                     typename A::Value s, bool second, Combine combine) {
+  if constexpr (!Fused) return A::add(A::mul(own, c), A::mul(other, s));
+  const bool own_in_first = combine == Combine::complex || combine == Combine::complex_alt;
+  const bool own_in_second = combine == Combine::complex_alt || combine == Combine::addcmul_x1;
+  const bool own_fused = second ? own_in_second : own_in_first;
+  return A::fma(own_fused ? own : other, own_fused ? c : s, own_fused ? A::mul(other, s) : A::mul(own, c));
+}
+
+// Both. One value of each (two packed pairs in the 16-bit types).
 template <class A, bool Fused>
 __device__ void rotate(typename A::Value x1, typename A::Value x2, typename A::Value c1, typename A::Value s1,
                        typename A::Value c2, typename A::Value s2, Combine combine, typename A::Value& o1,
@@ -15,12 +27,8 @@ __device__ void rotate(typename A::Value x1, typename A::Value x2, typename A::V
     o1 = A::sub(A::mul(x1, c1), A::mul(x2, s1));
     o2 = A::add(A::mul(x2, c2), A::mul(x1, s2));
   } else {
-    // Which product of each output goes into the fma unrounded.
-    const bool cos1 = combine == Combine::complex || combine == Combine::complex_alt;
-    const bool sin2 = combine == Combine::complex || combine == Combine::addcmul_cos;
-    const auto negative_x2 = A::neg(x2);
-    o1 = A::fma(cos1 ? x1 : negative_x2, cos1 ? c1 : s1, cos1 ? A::mul(negative_x2, s1) : A::mul(x1, c1));
-    o2 = A::fma(sin2 ? x1 : x2, sin2 ? s2 : c2, sin2 ? A::mul(x2, c2) : A::mul(x1, s2));
+    o1 = rotated<A, true>(x1, A::neg(x2), c1, s1, false, combine);
+    o2 = rotated<A, true>(x2, x1, c2, s2, true, combine);
   }
 }
 

@@ -13,31 +13,30 @@ struct Members {
   typename Arithmetic<C>::Value first[M], second[M];
 };
 
+// P elements as M values.
+template <class C, int M, class T, int P>
+__device__ void to_values(const Vector<T, P>& v, typename Arithmetic<C>::Value (&to)[M]) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+    if constexpr (Arithmetic<C>::lanes == 2)
+      to[m] = v.word[m];
+    else
+      to[m] = Arithmetic<C>::load(v.at[m], v.at[m]);
+  }
+}
+
 // From one vector of first members and one of second members.
 template <class C, int M, class T, int P>
 __device__ void unpack(const Vector<T, P>& v1, const Vector<T, P>& v2, Members<C, M>& to) {
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-    if constexpr (Arithmetic<C>::lanes == 2) {
-      to.first[m] = v1.word[m];
-      to.second[m] = v2.word[m];
-    } else {
-      to.first[m] = Arithmetic<C>::load(v1.at[m], v1.at[m]);
-      to.second[m] = Arithmetic<C>::load(v2.at[m], v2.at[m]);
-    }
-  }
+  to_values<C, M>(v1, to.first);
+  to_values<C, M>(v2, to.second);
 }
 
 // From one vector for both.
 template <class C, int M, class T, int P>
 __device__ void unpack_twice(const Vector<T, P>& v, Members<C, M>& to) {
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-    if constexpr (Arithmetic<C>::lanes == 2)
-      to.first[m] = to.second[m] = v.word[m];
-    else
-      to.first[m] = to.second[m] = Arithmetic<C>::load(v.at[m], v.at[m]);
-  }
+  to_values<C, M>(v, to.first);
+  to_values<C, M>(v, to.second);
 }
 
 // From one vector of whole pairs.

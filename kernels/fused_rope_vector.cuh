@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fused_rope_pair.cuh"
+#include "fused_rope_place.cuh"
 #include "fused_rope_registers.cuh"
 #include "fused_rope_vector.h"
 
@@ -27,30 +28,12 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   const unsigned token_block = a.heads_on_x ? blockIdx.y : blockIdx.x,
                  head_block = a.heads_on_x ? blockIdx.x : blockIdx.y;
   const int unit = threadIdx.x, t = token_block * blockDim.z + threadIdx.z, b = blockIdx.z;
-  int h = head_block * blockDim.y + threadIdx.y;
+  const int h = head_block * blockDim.y + threadIdx.y;
   if (h >= a.groups || t >= a.tokens) return;
 
-  int row = t;
-  bool outside = false;
-  if (a.positions != nullptr) {
-    const int64_t at = int64_t{b} * a.positions_batch + int64_t{t} * a.positions_token;
-    const int64_t position = a.positions_wide ? static_cast<const int64_t*>(a.positions)[at]
-                                              : static_cast<const int32_t*>(a.positions)[at];
-    outside = position < 0 || position >= a.table_rows;
-    row = static_cast<int>(position);
-    if (outside && unit == 0 && h == 0 && a.position_errors != nullptr) atomicAdd(a.position_errors, 1ull);
-  }
-  // Head h of q or of k, then every `groups`-th after it.
-  const bool is_k = h >= a.side[0].groups;
-  const RopeVectorArgs::Side& side = a.side[is_k];
-  if (is_k) h -= a.side[0].groups;
-  const char* const in =
-      side.in + (int64_t{t} * side.in_token + b * batch_unit * side.in_batch + int64_t{h} * side.in_head);
-  char* const out =
-      side.out + (int64_t{t} * side.out_token + b * batch_unit * side.out_batch + int64_t{h} * side.out_head);
-  const int heads = side.heads, groups = side.groups;
-  auto input = [&](int i) { return in + int64_t{i * groups} * side.in_head; };
-  auto output = [&](int i) { return reinterpret_cast<X*>(out + int64_t{i * groups} * side.out_head); };
+  int row;
+  const bool outside = !table_row(a, b, t, unit == 0 && h == 0, row);
+  const Place at(a, b, t, h);
   // A unit is 2 P elements: two vectors of members, `second` elements apart, or one of pairs; beyond the rotated
   // ones the same of the tail, so that side by side threads read and write side by side.
   constexpr int size = static_cast<int>(sizeof(X)), step = L == Layout::half ? P : 2 * P;
@@ -62,7 +45,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     Piece<X, L, P> piece[H];
 #pragma unroll
     for (int i = 0; i < H; ++i) {
-      if (i == 0 || h + i * groups < heads) piece[i].load(input(i) + first * size, second * size);
+      if (at.is_there(i)) piece[i].load(at.input(i) + first * size, second * size);
     }
     // The tail's threads too, so that the others of their warp need not wait for them.
     const int entry = tail ? 0 : unit * E::bytes;
@@ -75,8 +58,8 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     if (tail) {
 #pragma unroll
       for (int i = 0; i < H; ++i) {
-        if (i > 0 && h + i * groups >= heads) return;
-        piece[i].store(output(i) + first, second);
+        if (!at.is_there(i)) return;
+        piece[i].store(at.template output<X>(i) + first, second);
       }
       return;
     }
@@ -89,7 +72,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     }
 #pragma unroll
     for (int i = 0; i < H; ++i) {
-      if (i > 0 && h + i * groups >= heads) return;
+      if (!at.is_there(i)) return;
       Members<C, M> x, o;
       piece[i].template unpack_to<C, M>(x);
 #pragma unroll
@@ -97,7 +80,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
         rotate<A, Fused>(x.first[m], x.second[m], cos.first[m], sin.first[m], cos.second[m], sin.second[m],
                          a.combine, o.first[m], o.second[m]);
       }
-      store_members<L, C, M>(o, output(i), unit * P, a.half);
+      store_members<L, C, M>(o, at.template output<X>(i), unit * P, a.half);
     }
     return;
   }
@@ -107,14 +90,14 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
 #pragma unroll
   for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();
 #pragma unroll 1
-  for (int i = 0; h + i * groups < heads; ++i) {
+  for (int i = 0; at.is_there(i); ++i) {
     if (!tail) {
-      store_members<L, C, M>(o, output(i), unit * P, a.half);
+      store_members<L, C, M>(o, at.template output<X>(i), unit * P, a.half);
     } else {
-      const X* const from = reinterpret_cast<const X*>(input(i));
-      for (int d = first; d < first + step && d < a.head_dim; ++d) output(i)[d] = from[d];
+      const X* const from = reinterpret_cast<const X*>(at.input(i));
+      for (int d = first; d < first + step && d < a.head_dim; ++d) at.template output<X>(i)[d] = from[d];
       for (int d = first + second; second > 0 && d < first + second + step && d < a.head_dim; ++d) {
-        output(i)[d] = from[d];
+        at.template output<X>(i)[d] = from[d];
       }
     }
   }

@@ -20,13 +20,6 @@ constexpr int vector_heads(int64_t size, int64_t table_size, Pairing pairing_in,
 }
 inline bool has_many_heads(const RopeArgs& a) { return a.heads[0] + a.heads[1] > rope_many_heads; }
 
-// Of both tables, what a call reads at most.
-inline int64_t table_bytes(const RopeArgs& a) {
-  const int64_t width = a.full_table ? a.rotary_dim : a.rotary_dim / 2;
-  const int64_t rows = a.cos.batch == 0 ? a.tokens : a.batches * a.tokens;
-  return 2 * rows * width * size_of(a.table_dtype);
-}
-
 // Strides in bytes, but those of positions, and of batches of heads in units of batch_unit.
 struct RopeVectorArgs {
   struct Side {  // q, k
@@ -46,13 +39,15 @@ struct RopeVectorArgs {
   int32_t tokens, groups, head_dim, rotary_units, half, table_half_bytes;
   int32_t inverse, keep_tables;
   int32_t heads_on_x;  // blocks run through the heads of a token before they come to the next
+  int32_t vectors;     // in the form of lanes: of a head
   Combine combine;
 };
 
 inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
   const auto bytes = [](int64_t stride, int64_t each) { return static_cast<int32_t>(stride * each); };
-  const int32_t each = vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
+  const bool lanes = variant == RopeVariant::vec16_lanes;
+  const int32_t each = lanes ? 1 : vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
   RopeVectorArgs v = {};
   for (int s = 0; s < 2; ++s) {
     if (a.heads[s] == 0) continue;

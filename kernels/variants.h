@@ -1,14 +1,17 @@
 // Which variant of a kernel serves a call: the one source of that choice. Plain C++.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "args.h"
 
 namespace bitexact {
 
-inline bool is_multiple(const void* pointer, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
+// Of a power of two; divisions would be a tenth of what a call costs the host.
+inline bool is_multiple(int64_t value, int64_t power) { return (value & (power - 1)) == 0; }
+inline bool is_multiple(const void* pointer, int64_t power) {
+  return is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer)), power);
 }
 
 // Vector kernels keep strides in 32 bits, most in bytes.
@@ -34,8 +37,8 @@ inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
     if (!is_short(rows->batch) || !is_short(rows->row)) return false;
     if (!is_multiple(rows->data, bytes)) return false;
-    if (a.batches > 1 && rows->batch * size % bytes != 0) return false;
-    if (a.rows > 1 && rows->row * size % bytes != 0) return false;
+    if (a.batches > 1 && !is_multiple(rows->batch * size, bytes)) return false;
+    if (a.rows > 1 && !is_multiple(rows->row * size, bytes)) return false;
   }
   return true;
 }
@@ -58,7 +61,7 @@ inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
 // Bytes of a thread's accesses to heads: such that its entries of one table fill 16 bytes; vec8_table serves what
 // is aligned to no more than 8. Measured.
 constexpr int64_t vector_bytes(int64_t size, int64_t table_size, Pairing pairing_in, RopeVariant variant) {
-  const bool wide = variant == RopeVariant::vec16_table && size < table_size && pairing_in == Pairing::half;
+  const bool wide = variant != RopeVariant::vec16 && size < table_size && pairing_in == Pairing::half;
   return wide || variant == RopeVariant::vec8_table ? 8 : 16;
 }
 
@@ -66,15 +69,15 @@ constexpr int64_t vector_bytes(int64_t size, int64_t table_size, Pairing pairing
 inline bool vectors_fit(const RopeArgs& a, int64_t bytes) {
   const int64_t size = size_of(a.dtype);
   const bool halves = a.pairing_in == Pairing::half;
-  if ((halves ? a.rotary_dim / 2 : a.rotary_dim) * size % bytes != 0) return false;
+  if (!is_multiple((halves ? a.rotary_dim / 2 : a.rotary_dim) * size, bytes)) return false;
   if (halves && a.pairing_out != Pairing::half) return false;
   for (int which = 0; which < 2; ++which) {
     if (a.heads[which] == 0) continue;
     for (const Heads* heads : {&a.in[which], &a.out[which]}) {
       if (!is_multiple(heads->data, bytes)) return false;
-      if (a.batches > 1 && heads->batch * size % bytes != 0) return false;
-      if (a.tokens > 1 && heads->token * size % bytes != 0) return false;
-      if (a.heads[which] > 1 && heads->head * size % bytes != 0) return false;
+      if (a.batches > 1 && !is_multiple(heads->batch * size, bytes)) return false;
+      if (a.tokens > 1 && !is_multiple(heads->token * size, bytes)) return false;
+      if (a.heads[which] > 1 && !is_multiple(heads->head * size, bytes)) return false;
     }
   }
   return true;
@@ -93,8 +96,8 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
   const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens;
   for (const Table* table : {&a.cos, &a.sin}) {
     if (table->element != 1 || table->head != 0 || !is_multiple(table->data, bytes)) return false;
-    if (rows > 1 && table->token * table_size % bytes != 0) return false;
-    if (a.batches > 1 && table->batch * table_size % bytes != 0) return false;
+    if (rows > 1 && !is_multiple(table->token * table_size, bytes)) return false;
+    if (a.batches > 1 && !is_multiple(table->batch * table_size, bytes)) return false;
     if (!is_short(table->token) || !is_short(table->batch)) return false;
   }
   for (int which = 0; which < 2; ++which) {
@@ -109,13 +112,40 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
 inline bool fits(const RopeArgs& a, RopeVariant variant) {
   if (variant == RopeVariant::scalar) return true;
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
-  const bool narrow = variant == RopeVariant::vec8_table;
-  if (narrow && (size != 2 || table_size != 2 || a.pairing_in != Pairing::half)) return false;
-  if (!vectors_fit(a, vector_bytes(size, table_size, a.pairing_in, variant))) return false;
+  const int64_t bytes = vector_bytes(size, table_size, a.pairing_in, variant);
+  const bool narrow = variant == RopeVariant::vec8_table, lanes = variant == RopeVariant::vec16_lanes;
+  if ((narrow || lanes) && a.pairing_in != Pairing::half) return false;
+  if (narrow && (size != 2 || table_size != 2)) return false;
+  if (lanes && (!is_multiple(a.head_dim * size, bytes) || a.head_dim * size > rope_lanes * bytes))
+    return false;
+  if (!vectors_fit(a, bytes)) return false;
   return variant == RopeVariant::vec16 || table_vectors_fit(a, narrow ? 8 : 16);
 }
 
+// Of both tables, what a call reads at most.
+inline int64_t table_bytes(const RopeArgs& a) {
+  const int64_t width = a.full_table ? a.rotary_dim : a.rotary_dim / 2;
+  const int64_t rows = a.cos.batch == 0 ? a.tokens : a.batches * a.tokens;
+  return 2 * rows * width * size_of(a.table_dtype);
+}
+
+inline bool is_heads_first(const RopeArgs& a) {
+  const Heads& x = a.in[a.heads[0] > 0 ? 0 : 1];
+  return a.tokens > 1 && x.head > x.token;
+}
+
+// A lane a vector is the fastest where no lane is idle, and of many tokens where each head's entries are at hand: of
+// the size of its elements, in tables that stay in the cache, for the head and those beside it. Measured.
+inline bool prefers_lanes(const RopeArgs& a) {
+  const int64_t vectors = a.head_dim * std::max(size_of(a.dtype), size_of(a.table_dtype)) / 16;
+  if ((vectors & (vectors - 1)) != 0) return false;
+  if (a.batches * a.tokens < rope_few_tokens) return true;
+  return size_of(a.table_dtype) <= size_of(a.dtype) && table_bytes(a) <= rope_kept_bytes &&
+         !is_heads_first(a);
+}
+
 inline RopeVariant choose_variant(const RopeArgs& a) {
+  if (prefers_lanes(a) && fits(a, RopeVariant::vec16_lanes)) return RopeVariant::vec16_lanes;
   // Of few tokens a thread takes fewer pairs, as above.
   if (a.batches * a.tokens < rope_few_tokens && fits(a, RopeVariant::vec8_table))
     return RopeVariant::vec8_table;

@@ -19,7 +19,7 @@ constexpr int64_t sweep_parts_total = int64_t{1} << 2 * tile_bits;  // tiles of 
 bool is_representative(const RopeKernel& k) {
   if (k.args.pairing_in != Pairing::half || k.args.pairing_out != Pairing::half) return false;
   const bool fast = k.args.compute_dtype != Dtype::float64 && !k.args.sum_from_zero;
-  return k.variant == (fast ? RopeVariant::vec16_table : RopeVariant::vec16);
+  return k.variant == (fast ? RopeVariant::vec16_lanes : RopeVariant::vec16);
 }
 
 // ----------------------------------------------------------------------------------- tensors --

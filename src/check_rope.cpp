@@ -11,9 +11,9 @@ int32_t check_heads(const char* name, const RopeArgs& a, int which, const Heads&
   to.name = name;
   to.region.base = reinterpret_cast<uintptr_t>(heads.data);
   if (!to.region.set_run(a.head_dim, size)) return too_large(name);
-  if (!to.region.add_axis(a.heads[which], __int128{heads.head} * size)) return too_large(name);
-  if (!to.region.add_axis(a.tokens, __int128{heads.token} * size)) return too_large(name);
-  if (!to.region.add_axis(a.batches, __int128{heads.batch} * size)) return too_large(name);
+  if (!to.region.add_axis(a.heads[which], heads.head, size)) return too_large(name);
+  if (!to.region.add_axis(a.tokens, heads.token, size)) return too_large(name);
+  if (!to.region.add_axis(a.batches, heads.batch, size)) return too_large(name);
   return BITEXACT_STATUS_OK;
 }
 
@@ -25,10 +25,10 @@ int32_t check_table(const char* name, const RopeArgs& a, int64_t width, const Ta
   const int64_t heads = a.heads[0] > a.heads[1] ? a.heads[0] : a.heads[1];
   const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens;
   to.region.set_run(1, size);
-  if (!to.region.add_axis(width, __int128{table.element} * size)) return too_large(name);
-  if (!to.region.add_axis(heads, __int128{table.head} * size)) return too_large(name);
-  if (!to.region.add_axis(rows, __int128{table.token} * size)) return too_large(name);
-  if (!to.region.add_axis(a.batches, __int128{table.batch} * size)) return too_large(name);
+  if (!to.region.add_axis(width, table.element, size)) return too_large(name);
+  if (!to.region.add_axis(heads, table.head, size)) return too_large(name);
+  if (!to.region.add_axis(rows, table.token, size)) return too_large(name);
+  if (!to.region.add_axis(a.batches, table.batch, size)) return too_large(name);
   return BITEXACT_STATUS_OK;
 }
 
@@ -38,8 +38,8 @@ int32_t check_positions(const RopeArgs& a, NamedRegion& to) {
   to.name = "positions";
   to.region.base = reinterpret_cast<uintptr_t>(a.positions.data);
   to.region.set_run(1, size);
-  if (!to.region.add_axis(a.tokens, __int128{a.positions.token} * size)) return too_large("positions");
-  if (!to.region.add_axis(a.batches, __int128{a.positions.batch} * size)) return too_large("positions");
+  if (!to.region.add_axis(a.tokens, a.positions.token, size)) return too_large("positions");
+  if (!to.region.add_axis(a.batches, a.positions.batch, size)) return too_large("positions");
   return BITEXACT_STATUS_OK;
 }
 
@@ -201,14 +201,13 @@ int32_t check_fields(const bitexact_rope_params& p, RopeArgs& a, bool& empty) {
 
 }  // namespace
 
-int32_t check(const bitexact_rope_params* params, RopeArgs& args, bool& empty) {
+int32_t check(const bitexact_rope_params* params, RopeArgs& a, bool& empty) {
   bitexact_rope_params p;
   BITEXACT_TRY(copy_in(params, "params", p));
-  RopeArgs a;
   BITEXACT_TRY(check_fields(p, a, empty));
   if (empty) return BITEXACT_STATUS_OK;
   BITEXACT_TRY(check_memory(a, p.table_width));
-  args = collapsed(a);
+  collapse(a);
   return BITEXACT_STATUS_OK;
 }
 

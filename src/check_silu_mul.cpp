@@ -14,8 +14,8 @@ int32_t check_rows(const char* name, const SiluMulArgs& a, const Rows& rows, Nam
   to.name = name;
   to.region.base = reinterpret_cast<uintptr_t>(rows.data);
   if (!to.region.set_run(a.cols, size)) return too_large(name);
-  if (!to.region.add_axis(a.rows, __int128{rows.row} * size)) return too_large(name);
-  if (!to.region.add_axis(a.batches, __int128{rows.batch} * size)) return too_large(name);
+  if (!to.region.add_axis(a.rows, rows.row, size)) return too_large(name);
+  if (!to.region.add_axis(a.batches, rows.batch, size)) return too_large(name);
   return BITEXACT_STATUS_OK;
 }
 
@@ -100,10 +100,9 @@ int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& em
 
 }  // namespace
 
-int32_t check(const bitexact_silu_mul_params* params, SiluMulArgs& args, bool& empty) {
+int32_t check(const bitexact_silu_mul_params* params, SiluMulArgs& a, bool& empty) {
   bitexact_silu_mul_params p;
   BITEXACT_TRY(copy_in(params, "params", p));
-  SiluMulArgs a;
   BITEXACT_TRY(check_fields(p, a, empty));
   if (empty) return BITEXACT_STATUS_OK;
   NamedRegion gate, up, out;
@@ -113,7 +112,7 @@ int32_t check(const bitexact_silu_mul_params* params, SiluMulArgs& args, bool& e
   BITEXACT_TRY(check_output(out));
   if (!in_place(a, a.gate)) BITEXACT_TRY(check_disjoint(out, gate));
   if (!in_place(a, a.up)) BITEXACT_TRY(check_disjoint(out, up));
-  args = collapsed(a);
+  collapse(a);
   return BITEXACT_STATUS_OK;
 }
 

@@ -49,7 +49,7 @@ struct Form {
   RopeVariant variant;
   const char* name;
 };
-constexpr Form rope_forms[11] = {
+constexpr Form rope_forms[12] = {
     {Pairing::half, Pairing::half, RopeVariant::scalar, "half scalar"},
     {Pairing::half, Pairing::half, RopeVariant::vec16, "half vec16"},
     {Pairing::interleaved, Pairing::interleaved, RopeVariant::scalar, "interleaved scalar"},
@@ -61,6 +61,7 @@ constexpr Form rope_forms[11] = {
     {Pairing::interleaved, Pairing::interleaved, RopeVariant::vec16_table, "interleaved vec16_table"},
     {Pairing::interleaved, Pairing::half, RopeVariant::vec16_table, "interleaved->half vec16_table"},
     {Pairing::half, Pairing::half, RopeVariant::vec8_table, "half vec8_table"},
+    {Pairing::half, Pairing::half, RopeVariant::vec16_lanes, "half vec16_lanes"},
 };
 
 // half, interleaved, interleaved to half, half to interleaved: as the forms above have them.
@@ -71,13 +72,17 @@ int pairings_index(Pairing in, Pairing out) {
 
 int form_index(const RopeArgs& a, RopeVariant variant) {
   const int pairings = pairings_index(a.pairing_in, a.pairing_out);
-  if (variant == RopeVariant::vec8_table) return 10;
-  if (variant == RopeVariant::vec16_table) return 7 + pairings;
+  switch (variant) {
+    case RopeVariant::vec8_table: return 10;
+    case RopeVariant::vec16_lanes: return 11;
+    case RopeVariant::vec16_table: return 7 + pairings;
+    default: break;
+  }
   return 2 * pairings + (variant == RopeVariant::vec16 ? 1 : 0);
 }
 
 // Kernels are numbered without gaps, though not every combination exists.
-constexpr int forms = 11, combinations = 15 * 6 * forms;
+constexpr int forms = 12, combinations = 15 * 6 * forms;
 
 struct RopeParts {
   const Dtypes& dtypes;
@@ -93,7 +98,7 @@ constexpr bool exists(int combination) {
   const auto [d, n, f] = parts_at(combination);
   if (f.variant == RopeVariant::scalar || f.variant == RopeVariant::vec16) return true;
   if (d.compute == f64 || n.sum_from_zero) return false;
-  return f.variant == RopeVariant::vec16_table || (d.table == d.x && d.x != f32);
+  return f.variant != RopeVariant::vec8_table || (d.table == d.x && d.x != f32);
 }
 
 struct Numbering {

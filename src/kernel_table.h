@@ -9,7 +9,7 @@ namespace bitexact {
 
 // Dtypes x numerics x (pairings, variant); of the fast variant those without float64 and without sums from
 // +0.
-constexpr int rope_kernel_count = 15 * 6 * 7 + 7 * 5 * 3 + 4 * 5;
+constexpr int rope_kernel_count = 15 * 6 * 7 + 7 * 5 * 4 + 4 * 5;
 constexpr int silu_mul_form_count = 9 + 9 + 5;                  // numerics of bfloat16, float16, float32
 constexpr int silu_mul_kernel_count = silu_mul_form_count * 3;  // x variant
 constexpr int kernel_count = rope_kernel_count + silu_mul_kernel_count;

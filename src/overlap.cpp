@@ -1,6 +1,7 @@
 #include "overlap.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace bitexact {
 namespace {
@@ -75,30 +76,28 @@ class Equation {
 
 }  // namespace
 
-bool Region::add_axis(int64_t n, Wide stride_bytes) {
+bool Region::add_axis(int64_t n, int64_t elements, int64_t element_size) {
   if (n <= 1) return true;
-  const Wide limit = INT64_MAX;
-  // Divided, for the product of a great stride and a great count leaves even 128 bits.
-  if (magnitude(stride_bytes) > limit / (n - 1)) return false;
-  const Wide reach = stride_bytes * (n - 1);
-  const Wide new_low = low + std::min<Wide>(reach, 0), new_high = high + std::max<Wide>(reach, 0);
-  if (new_low < -limit || new_high > limit) return false;
-  low = static_cast<int64_t>(new_low);
-  high = static_cast<int64_t>(new_high);
+  int64_t step, reach;
+  if (__builtin_mul_overflow(elements, element_size, &step)) return false;
+  if (__builtin_mul_overflow(step, n - 1, &reach)) return false;
+  int64_t& end = reach < 0 ? low : high;
+  int64_t new_end;
+  if (__builtin_add_overflow(end, reach, &new_end) || new_end == INT64_MIN) return false;
+  end = new_end;
   int at = axes++;
-  for (; at > 0 && magnitude(stride[at - 1]) > magnitude(stride_bytes); --at) {
+  for (; at > 0 && std::abs(stride[at - 1]) > std::abs(step); --at) {
     stride[at] = stride[at - 1];
     count[at] = count[at - 1];
   }
-  stride[at] = static_cast<int64_t>(stride_bytes);
+  stride[at] = step;
   count[at] = n;
   return true;
 }
 
 bool Region::set_run(int64_t elements, int64_t element_size) {
-  const Wide bytes = Wide{elements} * element_size;
-  if (bytes > INT64_MAX) return false;
-  run = high = static_cast<int64_t>(bytes);
+  if (__builtin_mul_overflow(elements, element_size, &run)) return false;
+  high = run;
   return true;
 }
 

@@ -33,7 +33,7 @@ int kernel_named(const std::string& name) {
 }
 
 const char silu[] = "fused_silu_mul bfloat16 aten vec16";
-const char whole_rope[] = "fused_rope bfloat16 table=bfloat16 compute=bfloat16 separate half vec16_table";
+const char whole_rope[] = "fused_rope bfloat16 table=bfloat16 compute=bfloat16 separate half vec16_lanes";
 const char sampled_rope[] = "fused_rope bfloat16 table=float32 compute=float32 separate half scalar";
 
 // A report as after `parts` parts that found nothing, so that a test can start further on.
@@ -109,9 +109,9 @@ TEST(Certify, SiluMulSweepsEachPairOfATile) {
 TEST(Certify, RopeSweepsEachProductAndEachSumOfATile) {
   const Context context = make_context(BITEXACT_DEVICE_HOST);
   const std::vector<const char*> kernels = {
-      whole_rope, "fused_rope bfloat16 table=bfloat16 compute=float32 complex half vec16_table",
+      whole_rope, "fused_rope bfloat16 table=bfloat16 compute=float32 complex half vec16_lanes",
       "fused_rope bfloat16 table=bfloat16 compute=float64 addcmul_cos half vec16",
-      "fused_rope bfloat16 table=bfloat16 compute=bfloat16 addcmul_x1 half vec16_table"};
+      "fused_rope bfloat16 table=bfloat16 compute=bfloat16 addcmul_x1 half vec16_lanes"};
   const int64_t first_tile = 16, second_tile = 0;  // zeros and subnormals of either sign
   const int32_t b16 = BITEXACT_DTYPE_BFLOAT16;
   auto value = [&](int64_t bits) {

@@ -54,22 +54,32 @@ TEST(HostBackend, RopeEqualsTheReference) {
 TEST(HostBackend, RopeShapesReachEveryKernel) {
   const Context context = make_context(BITEXACT_DEVICE_HOST, BITEXACT_POLICY_TRUST);
   uint64_t seed = 0;
-  for (int round = 0; round < 5; ++round) {
-    for (RopeShape shape : rope_shapes()) {
-      if (round > 0) {  // the layouts that the fast, the vector and the scalar kernels ask for
-        shape.skew = round == 3 ? 1 : 0;
-        shape.gap = 0;
-        shape.head_dim = 64;
-        shape.rotary_dim = 64;
-        shape.q_heads = 12;
-        shape.k_heads = 4;
-        shape.tokens = round == 4 ? 1 : bitexact::rope_few_tokens;
-        shape.table_per_head = false;
-        shape.element_stride = round == 1 || round == 4 ? 1 : 2;
-      }
-      RopeCase c = make_case(shape, ++seed);
-      ASSERT_EQ(bitexact_fused_rope(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK)
-          << bitexact_last_error();
+  auto call = [&](const RopeShape& shape) {
+    RopeCase c = make_case(shape, ++seed);
+    ASSERT_EQ(bitexact_fused_rope(context.get(), &c.params, nullptr), BITEXACT_STATUS_OK)
+        << bitexact_last_error();
+  };
+  // What lanes, vectors with and without vectors of tables, and single pairs ask for.
+  const struct {
+    int64_t head_dim, tokens, skew, element_stride;
+  } layouts[] = {{64, bitexact::rope_few_tokens, 0, 1},
+                 {64, 1, 0, 1},
+                 {96, bitexact::rope_few_tokens, 0, 1},
+                 {96, 1, 0, 1},
+                 {64, 8, 0, 2},
+                 {64, 8, 1, 2}};
+  for (RopeShape shape : rope_shapes()) {
+    call(shape);
+    shape.gap = 0;
+    shape.q_heads = 3;
+    shape.k_heads = 1;
+    shape.table_per_head = false;
+    for (const auto& layout : layouts) {
+      shape.head_dim = shape.rotary_dim = layout.head_dim;
+      shape.tokens = layout.tokens;
+      shape.skew = layout.skew;
+      shape.element_stride = layout.element_stride;
+      call(shape);
     }
   }
   int reached = 0;

@@ -112,18 +112,33 @@ TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
     RopeVariant variant;
     int64_t table_address = 256, table_stride = 1, tokens = rope_few_tokens;
   };
+  constexpr int64_t few = rope_few_tokens - 1;
   const Pairing h = Pairing::half, i = Pairing::interleaved;
-  const RopeVariant v = RopeVariant::vec16_table, n = RopeVariant::vec8_table, t = RopeVariant::vec16,
-                    s = RopeVariant::scalar;
-  for (const Case& c :
-       {Case{128, 128, 128, 256, h, h, v}, Case{128, 64, 128, 256, h, h, v}, Case{80, 80, 80, 256, h, h, v},
-        Case{100, 100, 100, 256, h, h, s}, Case{96, 24, 96, 256, h, h, n}, Case{96, 24, 96, 256, i, i, v},
-        Case{128, 128, 128, 258, h, h, s}, Case{128, 128, 132, 256, h, h, n}, Case{72, 72, 72, 256, h, h, n},
-        Case{128, 128, 128, 264, h, h, n}, Case{128, 128, 132, 256, i, i, s}, Case{64, 64, 64, 256, i, h, v},
-        Case{64, 64, 64, 256, h, i, s}, Case{64, 64, 64, 256, h, h, t, 258},
-        Case{64, 64, 64, 256, h, h, t, 256, 2}, Case{64, 64, 64, 256, h, h, n, 264},
-        Case{64, 64, 64, 256, h, h, n, 256, 1, rope_few_tokens - 1},
-        Case{64, 64, 64, 256, i, i, v, 256, 1, rope_few_tokens - 1}}) {
+  const RopeVariant l = RopeVariant::vec16_lanes, n = RopeVariant::vec8_table, v = RopeVariant::vec16_table,
+                    t = RopeVariant::vec16, s = RopeVariant::scalar;
+  for (const Case& c : {Case{128, 128, 128, 256, h, h, l},
+                        Case{128, 64, 128, 256, h, h, l},
+                        Case{256, 256, 256, 256, h, h, l},
+                        Case{80, 80, 80, 256, h, h, v},
+                        Case{512, 512, 512, 256, h, h, v},
+                        Case{132, 128, 136, 256, h, h, v},
+                        Case{100, 100, 100, 256, h, h, s},
+                        Case{96, 24, 96, 256, h, h, n},
+                        Case{96, 24, 96, 256, i, i, v},
+                        Case{128, 128, 128, 258, h, h, s},
+                        Case{128, 128, 132, 256, h, h, n},
+                        Case{72, 72, 72, 256, h, h, n},
+                        Case{128, 128, 128, 264, h, h, n},
+                        Case{128, 128, 132, 256, i, i, s},
+                        Case{64, 64, 64, 256, i, h, v},
+                        Case{64, 64, 64, 256, h, i, s},
+                        Case{64, 64, 64, 256, h, h, t, 258},
+                        Case{64, 64, 64, 256, h, h, t, 256, 2},
+                        Case{64, 64, 64, 256, h, h, n, 264},
+                        Case{72, 72, 72, 256, h, h, n, 256, 1, few},
+                        Case{80, 80, 80, 256, h, h, n, 256, 1, few},
+                        Case{64, 64, 64, 256, h, h, l, 256, 1, few},
+                        Case{64, 64, 64, 256, i, i, v, 256, 1, few}}) {
     RopeArgs a{};
     a.dtype = Dtype::bfloat16;
     a.batches = 1;
@@ -133,22 +148,52 @@ TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
     a.rotary_dim = c.rotary_dim;
     a.pairing_in = c.in;
     a.pairing_out = c.out;
-    a.in[0] = a.out[0] = {reinterpret_cast<void*>(c.address), 0, 0, c.head_stride};
+    a.in[0] = a.out[0] = {reinterpret_cast<void*>(c.address), 0, 32 * c.head_stride, c.head_stride};
     a.cos = a.sin = {reinterpret_cast<void*>(c.table_address), 0, 0, 0, c.table_stride};
     a.table_dtype = a.compute_dtype = a.dtype;
     EXPECT_EQ(choose_variant(a), c.variant) << c.head_dim << "/" << c.rotary_dim;
   }
 }
 
+// Lanes of many tokens: where each head's entries are at hand.
+TEST(Dispatch, LanesServeWhatIsAtHand) {
+  RopeArgs a{};
+  a.dtype = a.table_dtype = a.compute_dtype = Dtype::bfloat16;
+  a.batches = 1;
+  a.tokens = 4096;
+  a.heads[0] = 8;
+  a.head_dim = a.rotary_dim = 128;
+  a.full_table = true;
+  void* const data = reinterpret_cast<void*>(int64_t{256});
+  a.in[0] = a.out[0] = {data, 0, 8 * 128, 128};
+  a.cos = a.sin = {data, 0, 128, 0, 1};
+  EXPECT_EQ(choose_variant(a), RopeVariant::vec16_lanes);
+  RopeArgs heads_first = a, wide = a, large = a;
+  heads_first.in[0] = {data, 0, 128, 4096 * 128};
+  EXPECT_EQ(choose_variant(heads_first), RopeVariant::vec16_table);
+  wide.table_dtype = wide.compute_dtype = Dtype::float32;
+  EXPECT_EQ(choose_variant(wide), RopeVariant::vec16_table);
+  wide.tokens = rope_few_tokens - 1;
+  EXPECT_EQ(choose_variant(wide), RopeVariant::vec16_lanes);
+  large.tokens = rope_kept_bytes / (2 * 128 * 2);
+  EXPECT_EQ(choose_variant(large), RopeVariant::vec16_lanes);
+  ++large.tokens;
+  EXPECT_EQ(choose_variant(large), RopeVariant::vec16_table);
+}
+
 // What is never walked may be anything; what is may be long.
 TEST(Dispatch, StridesOfAxesOfOneDoNotMatter) {
+  auto variant_of = [](auto a) {
+    collapse(a);
+    return choose_variant(a);
+  };
   constexpr int64_t any = INT64_MAX;
   SiluMulArgs s{};
   s.dtype = Dtype::bfloat16;
   s.batches = s.rows = 1;
   s.cols = silu_mul_many;
   s.gate = s.up = s.out = {reinterpret_cast<void*>(int64_t{256}), any, any};
-  EXPECT_EQ(choose_variant(collapsed(s)), SiluMulVariant::vec16);
+  EXPECT_EQ(variant_of(s), SiluMulVariant::vec16);
 
   RopeArgs a{};
   a.dtype = a.table_dtype = a.compute_dtype = Dtype::bfloat16;
@@ -158,16 +203,16 @@ TEST(Dispatch, StridesOfAxesOfOneDoNotMatter) {
   a.in[0] = a.out[0] = {data, any, any, any};
   a.in[1] = a.out[1] = {nullptr, any, any, any};
   a.cos = a.sin = {data, any, any, any, 1};
-  EXPECT_EQ(choose_variant(collapsed(a)), RopeVariant::vec8_table);
+  EXPECT_EQ(variant_of(a), RopeVariant::vec16_lanes);
   a.tokens = 75600;
   a.heads[0] = 40;
   a.in[0] = a.out[0] = {data, any, 40 * 128, 128};
   a.cos = a.sin = {data, any, 128, 0, 1};
-  EXPECT_EQ(choose_variant(collapsed(a)), RopeVariant::vec16_table);
+  EXPECT_EQ(variant_of(a), RopeVariant::vec16_table);
   a.batches = 2;  // with the same tables, so that batches do not fold into tokens
   a.in[0].batch = a.out[0].batch = a.tokens * 40 * 128;
   a.cos.batch = a.sin.batch = 0;
-  EXPECT_EQ(choose_variant(collapsed(a)), RopeVariant::vec16_table);
+  EXPECT_EQ(variant_of(a), RopeVariant::vec16_table);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Region region(uintptr_t base, int64_t run, std::initializer_list<std::pair<int64
   Region r;
   r.base = base;
   EXPECT_TRUE(r.set_run(run, 2));
-  for (const auto& [count, stride] : axes) EXPECT_TRUE(r.add_axis(count, stride));
+  for (const auto& [count, stride] : axes) EXPECT_TRUE(r.add_axis(count, stride, 1));
   return r;
 }
 
@@ -71,11 +71,19 @@ TEST(Overlap, TellsInterleavedSlicesApart) {
 TEST(Overlap, RefusesOffsetsBeyond63Bits) {
   Region r;
   EXPECT_TRUE(r.set_run(8, 2));
-  EXPECT_FALSE(r.add_axis(int64_t{1} << 40, __int128{1} << 40));
+  EXPECT_FALSE(r.add_axis(int64_t{1} << 40, int64_t{1} << 40, 1));
   EXPECT_FALSE(Region{}.set_run(INT64_MAX, 2));
   // Products that leave 128 bits, one of them to come back as 0.
-  EXPECT_FALSE(r.add_axis((int64_t{1} << 62) + 1, __int128{INT64_MIN} * 8));
-  EXPECT_FALSE(r.add_axis(INT64_MAX, __int128{INT64_MIN} * 8));
+  EXPECT_FALSE(r.add_axis((int64_t{1} << 62) + 1, INT64_MIN, 8));
+  EXPECT_FALSE(r.add_axis(INT64_MAX, INT64_MIN, 8));
+  // The ends themselves: 2^63 - 1 bytes either way, and not one more.
+  EXPECT_FALSE(Region{}.add_axis(2, INT64_MIN, 1));
+  EXPECT_FALSE(Region{}.add_axis(2, (int64_t{1} << 62), 2));
+  Region far;
+  EXPECT_TRUE(far.add_axis(2, -INT64_MAX, 1));
+  EXPECT_FALSE(far.add_axis(2, -1, 1));
+  EXPECT_TRUE(far.add_axis(2, INT64_MAX, 1));
+  EXPECT_FALSE(far.add_axis(2, 1, 1));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ TEST(CertifyCuda, PartsAreTheSameOnTheHost) {
 
 TEST(CertifyCuda, AWholeCertificateHasPyTorchsDigest) {
   for (const char* name : {"fused_silu_mul bfloat16 aten vec16", "fused_silu_mul float32 aten vec8",
-                           "fused_rope float16 table=float16 compute=float16 separate half vec16_table"}) {
+                           "fused_rope float16 table=float16 compute=float16 separate half vec16_lanes"}) {
     const Context context = make_context(0);
     const int kernel = kernel_named(name);
     bitexact_certify_report report = BITEXACT_CERTIFY_REPORT_INIT;
@@ -126,7 +126,7 @@ TEST(CertifyCuda, AKernelThatWritesNothingIsFound) {
   FaultyBackend* const backend = make_faulty(context, 0);
   backend->fused_rope = [](const RopeArgs&, bitexact_stream) { return BITEXACT_STATUS_OK; };
   const int kernel =
-      kernel_named("fused_rope float32 table=float32 compute=float32 separate half vec16_table");
+      kernel_named("fused_rope float32 table=float32 compute=float32 separate half vec16_lanes");
   bitexact_certify_report report = BITEXACT_CERTIFY_REPORT_INIT;
   report.kernel_index = kernel;
   report.parts_total = plan_of(kernel).parts();

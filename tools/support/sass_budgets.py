@@ -49,6 +49,11 @@ def rope_vector(compute: str, fused: str, pairs: str, heads: str) -> Budget:
     return rope_pairs(int(pairs) * int(heads), compute, fused, adds_zero=False)
 
 
+def rope_lanes(fused: str, elements: str) -> Budget:
+    """One multiply-add an element."""
+    return Budget(fma32=int(elements) if fused == "true" else 0)
+
+
 def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> Budget:
     packed = SIZE.get(compute) == 2  # two pairs a word, both computed even where one is there
     count = 2 * (pairs + pairs % 2 if packed else pairs) if fused == "true" else 0
@@ -67,6 +72,10 @@ KERNELS = (
     (
         rf"fused_rope_vector<(?:bitexact::)?\w+, (?:bitexact::)?\w+, {TYPE}, \(Layout\)\d, \w+, (\w+), (\d), (\d)>",
         rope_vector,
+    ),
+    (
+        r"fused_rope_lanes<(?:bitexact::)?\w+, (?:bitexact::)?\w+, (?:bitexact::)?\w+, \w+, (\w+), (\d+)>",
+        rope_lanes,
     ),
     # Both compute types, and for each output either product fused.
     (r"reference_rope", lambda: Budget(fma32=4, fma64=4, divides_integers=True)),
