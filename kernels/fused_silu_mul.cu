@@ -2,7 +2,7 @@
 // The arithmetic stands in fused_silu_mul.cuh.
 //
 // Layout: rows of contiguous columns, free row and batch strides. A thread moves one vector of each
-// tensor; the last thread of a row does the columns that no whole vector covers.
+// tensor; the columns of a row that no whole vector covers have a thread each.
 #include "fused_silu_mul.h"
 
 #include <type_traits>
@@ -39,14 +39,16 @@ ClampedVectorArgs vector_args(const SiluMulArgs& a) {
           a.limit};
 }
 
-// N elements a thread. Blocks run through a row before they come to the next, as memory likes it.
+// N elements a thread, then one. Blocks run through a row before they come to the next, as memory likes it.
 template <class X, Form F, int N>
 __global__ void __launch_bounds__(max_threads)
     fused_silu_mul_vector(const __grid_constant__ VectorArgsOf<F> a) {
   const unsigned row_block = a.rows_on_x ? blockIdx.x : blockIdx.y,
                  col_block = a.rows_on_x ? blockIdx.y : blockIdx.x;
   const int r = row_block * blockDim.y + threadIdx.y, b = blockIdx.z;
-  const int64_t c = int64_t{col_block} * (blockDim.x * N) + threadIdx.x * N;
+  const int64_t v = int64_t{col_block} * blockDim.x + threadIdx.x, whole = static_cast<uint64_t>(a.cols) / N;
+  const bool is_whole = v < whole;
+  const int64_t c = is_whole ? v * N : v + whole * (N - 1);
   if (c >= a.cols || r >= a.rows) return;
   const X* const gate =
       static_cast<const X*>(a.gate) + (int64_t{b} * a.gate_batch + int64_t{r} * a.gate_row + c);
@@ -54,8 +56,7 @@ __global__ void __launch_bounds__(max_threads)
   X* const out = static_cast<X*>(a.out) + (int64_t{b} * a.out_batch + int64_t{r} * a.out_row + c);
   float limit = 0.0f;
   if constexpr (clamp_of(F) != Clamp::none) limit = limit_of<X, F>(a.limit);
-  int count = N;
-  if (c + N <= a.cols) {
+  if (is_whole) {
     const auto g = Vector<X, N>::load(gate), u = Vector<X, N>::load(up);
     Vector<X, N> o;
     float greatest_gate = 0.0f;
@@ -64,11 +65,9 @@ __global__ void __launch_bounds__(max_threads)
       quick_silu_mul<X, F>(g.at + i, u.at + i, o.at + i, limit, greatest_gate);
     }
     if (in_range<X, F>(greatest_gate)) return o.store(out);
-  } else {
-    count = static_cast<int>(a.cols - c);
   }
 #pragma unroll 1
-  for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i], limit);
+  for (int i = 0; i < (is_whole ? N : 1); ++i) out[i] = silu_mul<X, F>(gate[i], up[i], limit);
 }
 
 constexpr int scalar_elements = 4;  // a thread, so that their loads wait together
@@ -137,12 +136,10 @@ Entry entry_of(const SiluMulArgs& a, SiluMulVariant variant) {
   }
 }
 
-int64_t elements_a_thread(const SiluMulArgs& a, SiluMulVariant variant) {
-  switch (variant) {
-    case SiluMulVariant::vec16: return 16 / size_of(a.dtype);
-    case SiluMulVariant::vec8: return 8 / size_of(a.dtype);
-    default: return scalar_elements;
-  }
+int64_t threads_a_row(const SiluMulArgs& a, SiluMulVariant variant) {
+  if (variant == SiluMulVariant::scalar) return ceil_div(a.cols, scalar_elements);
+  const int64_t elements = (variant == SiluMulVariant::vec16 ? 16 : 8) / size_of(a.dtype);
+  return a.cols / elements + a.cols % elements;
 }
 
 }  // namespace
@@ -154,11 +151,11 @@ const void* fused_silu_mul_entry(const SiluMulArgs& a, SiluMulVariant variant) {
 }
 
 cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, cudaStream_t stream) {
-  const int64_t vectors = ceil_div(a.cols, elements_a_thread(a, variant));
-  const int64_t blocks_a_row = ceil_div(vectors, int64_t{max_threads});
-  const int64_t x = blocks_a_row == 1 ? vectors : ceil_div(ceil_div(vectors, blocks_a_row), 32) * 32;
+  const int64_t threads = threads_a_row(a, variant);
+  const int64_t blocks_a_row = ceil_div(threads, int64_t{max_threads});
+  const int64_t x = blocks_a_row == 1 ? threads : ceil_div(ceil_div(threads, blocks_a_row), 32) * 32;
   const int64_t y = std::min(std::max<int64_t>(max_threads / x, 1), a.rows);
-  const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(vectors, x);
+  const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(threads, x);
   const dim3 block(static_cast<unsigned>(x), static_cast<unsigned>(y));
   ClampedVectorArgs short_args = vector_args(a);
   short_args.rows_on_x = row_blocks > 65535;
