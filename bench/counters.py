@@ -54,12 +54,13 @@ def command(program: str, shape: str, log: str) -> list[str]:
 def launches(log: str) -> list[Row]:
     """One row a launch, from what ncu wrote."""
     lines = [line for line in log.splitlines() if line.startswith('"')]
+    wanted = {metric: (heading, divisor) for heading, metric, divisor in METRICS}
     rows: dict[str, Row] = {}
     for entry in csv.DictReader(io.StringIO("\n".join(lines))):
         row = rows.setdefault(entry["ID"], {"kernel": entry["Kernel Name"].split("(")[0].removeprefix("void ")})
-        for heading, metric, divisor in METRICS:
-            if entry["Metric Name"] == metric:
-                row[heading] = float(entry["Metric Value"].replace(",", "")) / divisor
+        if entry["Metric Name"] in wanted:
+            heading, divisor = wanted[entry["Metric Name"]]
+            row[heading] = float(entry["Metric Value"].replace(",", "")) / divisor
     return list(rows.values())
 
 

@@ -61,17 +61,22 @@ int64_t most_threads(const RopeArgs& a, const RopeVectorArgs& v, int64_t units, 
   return units * v.groups <= rope_vector_threads ? rope_vector_threads : rope_vector_threads / 2;
 }
 
+cudaError_t launch(const RopeArgs& a, RopeVariant variant, RopeVectorArgs& v, Geometry g, bool heads_on_x,
+                   cudaStream_t stream) {
+  v.heads_on_x = heads_on_x && g.grid.x <= 65535;
+  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
+  void* arguments[] = {&v};
+  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
+}
+
 cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   RopeVectorArgs v = vector_args(a, variant);
   const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
   const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
   const bool heads_first = is_heads_first(a);
   const int64_t threads = std::max(most_threads(a, v, units, heads_first), units);
-  Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
-  v.heads_on_x = !heads_first && !is_apart(a, v) && g.grid.x <= 65535;
-  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
-  void* arguments[] = {&v};
-  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
+  const Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
+  return launch(a, variant, v, g, !heads_first && !is_apart(a, v), stream);
 }
 
 // Small blocks, which follow each other through memory as those of a copy do. Measured.
@@ -81,11 +86,7 @@ cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t st
   v.vectors = 2 * v.rotary_units + static_cast<int32_t>(tail_units(a, elements));
   int64_t units = 2;
   while (units < v.vectors) units *= 2;
-  Geometry g = geometry(a, units, v.groups, 128, 128);
-  v.heads_on_x = g.grid.x <= 65535;
-  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
-  void* arguments[] = {&v};
-  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
+  return launch(a, variant, v, geometry(a, units, v.groups, 128, 128), true, stream);
 }
 
 }  // namespace

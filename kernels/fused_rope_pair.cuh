@@ -6,8 +6,8 @@
 
 namespace bitexact {
 
-// One member of a pair, whose table entries are c and s; `other`: x1, or -x2, and each side its own product that
-// goes into the fma unrounded.
+// One member of a pair, with the table entries c and s of its place. `other` is -x2 for the first member, x1 for the
+// second one. Where fused, `combine` says which of a member's two products goes into the fma unrounded.
 template <class A, bool Fused>
 __device__ typename A::Value rotated(typename A::Value own, typename A::Value other, typename A::Value c,
                                      typename A::Value s, bool second, Combine combine) {
@@ -18,7 +18,8 @@ __device__ typename A::Value rotated(typename A::Value own, typename A::Value ot
   return A::fma(own_fused ? own : other, own_fused ? c : s, own_fused ? A::mul(other, s) : A::mul(own, c));
 }
 
-// Both. One value of each (two packed pairs in the 16-bit types).
+// Both members; one value of each (two packed pairs in the 16-bit types). Not fused it subtracts, since to turn the
+// sign of a packed value is an instruction.
 template <class A, bool Fused>
 __device__ void rotate(typename A::Value x1, typename A::Value x2, typename A::Value c1, typename A::Value s1,
                        typename A::Value c2, typename A::Value s2, Combine combine, typename A::Value& o1,

@@ -20,23 +20,24 @@ __device__ inline bool table_row(const RopeVectorArgs& a, int b, int t, bool cou
 
 // Head h of q or of k, then every `groups`-th after it.
 struct Place {
-  int h, heads, groups, in_step, out_step;
+  const RopeVectorArgs::Side& side;
+  int h, heads, groups;
   const char* in;
   char* out;
 
-  __device__ Place(const RopeVectorArgs& a, int b, int t, int head) {
-    const bool is_k = head >= a.side[0].groups;
-    const RopeVectorArgs::Side& side = a.side[is_k];
-    h = is_k ? head - a.side[0].groups : head;
-    heads = side.heads, groups = side.groups, in_step = side.in_head, out_step = side.out_head;
-    in = side.in + (int64_t{t} * side.in_token + b * batch_unit * side.in_batch + int64_t{h} * in_step);
-    out = side.out + (int64_t{t} * side.out_token + b * batch_unit * side.out_batch + int64_t{h} * out_step);
+  __device__ Place(const RopeVectorArgs& a, int b, int t, int head) : side(a.side[head >= a.side[0].groups]) {
+    h = head >= a.side[0].groups ? head - a.side[0].groups : head;
+    heads = side.heads, groups = side.groups;
+    in = side.in +
+         (int64_t{t} * side.in_token + int64_t{b * batch_unit} * side.in_batch + int64_t{h} * side.in_head);
+    out = side.out + (int64_t{t} * side.out_token + int64_t{b * batch_unit} * side.out_batch +
+                      int64_t{h} * side.out_head);
   }
   __device__ bool is_there(int i) const { return i == 0 || h + i * groups < heads; }
-  __device__ const char* input(int i) const { return in + int64_t{i * groups} * in_step; }
+  __device__ const char* input(int i) const { return in + int64_t{i * groups} * side.in_head; }
   template <class X>
   __device__ X* output(int i) const {
-    return reinterpret_cast<X*>(out + int64_t{i * groups} * out_step);
+    return reinterpret_cast<X*>(out + int64_t{i * groups} * side.out_head);
   }
 };
 

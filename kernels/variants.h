@@ -17,7 +17,7 @@ inline bool is_multiple(const void* pointer, int64_t power) {
 // Vector kernels keep strides in 32 bits, most in bytes.
 inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride <= INT32_MAX / 8; }
 // Strides between the batches of long sequences, in units of 8 bytes.
-constexpr int64_t batch_unit = 8;
+constexpr int batch_unit = 8;
 inline bool is_short_batch(int64_t stride, int64_t size) {
   const int64_t units = stride * size / batch_unit;
   return units >= INT32_MIN && units <= INT32_MAX;

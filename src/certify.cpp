@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t sweep_parts_total = int64_t{1} << 2 * tile_bits;  // tiles of 2^32 inputs
 
-// One kernel of each numerics is swept whole: the widest of the half pairing. The others share its
+// One kernel of each numerics is swept whole: the fastest of the half pairing. The others share its
 // arithmetic, and are sampled.
 bool is_representative(const RopeKernel& k) {
   if (k.args.pairing_in != Pairing::half || k.args.pairing_out != Pairing::half) return false;
