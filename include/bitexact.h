@@ -114,7 +114,7 @@ typedef struct bitexact_context bitexact_context;
 
 #define BITEXACT_POLICY_VERIFY 0    /**< Check at first use, latch the verdict. */
 #define BITEXACT_POLICY_REFERENCE 1 /**< Never fuse: the off switch. */
-#define BITEXACT_POLICY_TRUST 2     /**< Fuse without a check. */
+#define BITEXACT_POLICY_TRUST 2     /**< Fuse without a check, and no fast kernel. */
 #define BITEXACT_POLICY_AUDIT 3     /**< Check every call (slow; for debugging). */
 #define BITEXACT_POLICY_STRICT 4    /**< As VERIFY, but a decline is returned as DECLINED (for CI). */
 

@@ -35,8 +35,27 @@ constexpr int64_t size_of(Dtype dtype) {
 enum class Silu : int32_t { aten = 0, sigmoid = 1, candle = 2, glu = 3 };  // BITEXACT_SILU constants
 enum class Clamp : int8_t { none = 0, before = 1, after = 2 };             // BITEXACT_CLAMP constants
 
-// Bytes that a thread reads of each tensor at a time.
-enum class SiluMulVariant : int32_t { scalar = 0, vec8 = 1, vec16 = 2 };
+// Bytes that a thread reads of each tensor at a time; and, in the fast forms, silu by approximate instructions:
+// proven by the first-use check, which has every gate.
+enum class SiluMulVariant : int32_t {
+  scalar = 0,
+  vec8 = 1,
+  vec16 = 2,
+  scalar_fast = 3,
+  vec8_fast = 4,
+  vec16_fast = 5
+};
+constexpr bool is_fast(SiluMulVariant variant) { return variant >= SiluMulVariant::scalar_fast; }
+constexpr SiluMulVariant without_fast(SiluMulVariant variant) {
+  return static_cast<SiluMulVariant>(static_cast<int32_t>(variant) % 3);
+}
+constexpr SiluMulVariant with_fast(SiluMulVariant variant) {
+  return static_cast<SiluMulVariant>(static_cast<int32_t>(without_fast(variant)) + 3);
+}
+constexpr int64_t vector_bytes(SiluMulVariant variant) {
+  const auto v = without_fast(variant);
+  return v == SiluMulVariant::scalar ? 0 : v == SiluMulVariant::vec8 ? 8 : 16;
+}
 
 struct Rows {  // element (b, r, c) at data + b * batch + r * row + c, in elements
   void* data;
@@ -61,6 +80,8 @@ enum class Pairing : int32_t { half = 0, interleaved = 1 };
 // How a thread reads a head: one pair at a time, or 16 bytes at a time; and, in the fast forms, its table
 // entries as vectors too; or, in that of lanes, one vector of a head, whose other members another lane has.
 enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2, vec8_table = 3, vec16_lanes = 4 };
+constexpr bool is_fast(RopeVariant) { return false; }
+constexpr RopeVariant without_fast(RopeVariant variant) { return variant; }
 constexpr int rope_max_threads = 256, rope_vector_threads = 512;  // of a block; in the fast form
 constexpr int rope_lanes = 32;                                    // of a warp
 

@@ -21,11 +21,11 @@ __global__ void __maxnreg__(32) fused_rope_lanes(const __grid_constant__ RopeVec
             h = head_block * blockDim.y + threadIdx.y;
   if (unit >= a.vectors || h >= a.groups || t >= a.tokens) return;
 
-  int row;
-  const bool outside = !table_row(a, b, t, unit == 0 && h == 0, row);
   const Place at(a, b, t, h);
   Vector<X, N> own, other, out;
-  load_now(own, at.input(0) + unit * bytes);
+  load_now(own, at.input(0) + unit * bytes);  // before the row is known, which may have to be read too
+  int row;
+  const bool outside = !table_row(a, b, t, unit == 0 && h == 0, row);
   // The tail's threads read entries too, so that the others of their warp need not wait for them.
   const bool tail = unit >= 2 * a.rotary_units, second = unit >= a.rotary_units;
   const int entry = tail ? 0 : Full || !second ? unit : unit - a.rotary_units;

@@ -8,21 +8,22 @@
 #include <type_traits>
 
 #include "common/launch.h"
-#include "common/vector.cuh"
 #include "fused_silu_mul.cuh"
+#include "variants.h"
 
 namespace bitexact {
 namespace {
 
 // --------------------------------------------------------------------------------- kernels --
 
-constexpr int max_threads = 128;  // small blocks: when one ends, the next one's loads start at once
+// Of a block. Small ones: when one ends, the next one's loads start at once. Measured.
+constexpr int vector_threads = 128, scalar_threads = 256;
 
-// What the vector kernels need, as short as can be: reading it delays small calls.
+// What the vector kernels need, as short as can be: reading it delays small calls. Strides in bytes.
 struct VectorArgs {
   const void *gate, *up;
   void* out;
-  int64_t cols;
+  uint32_t whole, threads;  // of a row: those with a vector each, and all
   int32_t rows, gate_row, up_row, out_row, gate_batch, up_batch, out_batch;
   int32_t rows_on_x;  // more rows than the y axis holds
 };
@@ -32,49 +33,56 @@ struct ClampedVectorArgs : VectorArgs {
 template <Form F>
 using VectorArgsOf = std::conditional_t<clamp_of(F) == Clamp::none, VectorArgs, ClampedVectorArgs>;
 
-ClampedVectorArgs vector_args(const SiluMulArgs& a) {
-  const auto narrow = [](int64_t stride) { return static_cast<int32_t>(stride); };
-  return {{a.gate.data, a.up.data, a.out.data, a.cols, narrow(a.rows), narrow(a.gate.row), narrow(a.up.row),
-           narrow(a.out.row), narrow(a.gate.batch), narrow(a.up.batch), narrow(a.out.batch), 0},
+ClampedVectorArgs vector_args(const SiluMulArgs& a, int64_t whole, int64_t threads, bool rows_on_x) {
+  const auto bytes = [&](int64_t stride) { return static_cast<int32_t>(stride * size_of(a.dtype)); };
+  return {{a.gate.data, a.up.data, a.out.data, static_cast<uint32_t>(whole), static_cast<uint32_t>(threads),
+           static_cast<int32_t>(a.rows), bytes(a.gate.row), bytes(a.up.row), bytes(a.out.row),
+           bytes(a.gate.batch), bytes(a.up.batch), bytes(a.out.batch), rows_on_x},
           a.limit};
 }
 
 // N elements a thread, then one. Blocks run through a row before they come to the next, as memory likes it.
-template <class X, Form F, int N>
-__global__ void __launch_bounds__(max_threads)
+template <class X, Form F, int N, Steps S>
+__global__ void __launch_bounds__(vector_threads)
     fused_silu_mul_vector(const __grid_constant__ VectorArgsOf<F> a) {
   const unsigned row_block = a.rows_on_x ? blockIdx.x : blockIdx.y,
                  col_block = a.rows_on_x ? blockIdx.y : blockIdx.x;
+  const unsigned v = col_block * blockDim.x + threadIdx.x;
   const int r = row_block * blockDim.y + threadIdx.y, b = blockIdx.z;
-  const int64_t v = int64_t{col_block} * blockDim.x + threadIdx.x, whole = static_cast<uint64_t>(a.cols) / N;
-  const bool is_whole = v < whole;
-  const int64_t c = is_whole ? v * N : v + whole * (N - 1);
-  if (c >= a.cols || r >= a.rows) return;
-  const X* const gate =
-      static_cast<const X*>(a.gate) + (int64_t{b} * a.gate_batch + int64_t{r} * a.gate_row + c);
-  const X* const up = static_cast<const X*>(a.up) + (int64_t{b} * a.up_batch + int64_t{r} * a.up_row + c);
-  X* const out = static_cast<X*>(a.out) + (int64_t{b} * a.out_batch + int64_t{r} * a.out_row + c);
+  // Offsets of the whole vector, in bytes. Here, beside the waiting for loads, and not where each is used.
+  auto offset = [&](int32_t batch, int32_t row) {
+    int64_t at = int64_t{r} * row + int64_t{b} * batch + int64_t{v} * (N * sizeof(X));
+    asm volatile("" : "+l"(at));
+    return at;
+  };
+  const int64_t gate_at = offset(a.gate_batch, a.gate_row), up_at = offset(a.up_batch, a.up_row),
+                out_at = offset(a.out_batch, a.out_row);
+  const X* gate = reinterpret_cast<const X*>(static_cast<const char*>(a.gate) + gate_at);
+  const X* up = reinterpret_cast<const X*>(static_cast<const char*>(a.up) + up_at);
+  X* out = reinterpret_cast<X*>(static_cast<char*>(a.out) + out_at);
   float limit = 0.0f;
   if constexpr (clamp_of(F) != Clamp::none) limit = limit_of<X, F>(a.limit);
-  if (is_whole) {
+  int count = N;
+  if (v < a.whole && r < a.rows) {
     const auto g = Vector<X, N>::load(gate), u = Vector<X, N>::load(up);
     Vector<X, N> o;
-    float greatest_gate = 0.0f;
-#pragma unroll
-    for (int i = 0; i < N; i += 2) {
-      quick_silu_mul<X, F>(g.at + i, u.at + i, o.at + i, limit, greatest_gate);
-    }
-    if (in_range<X, F>(greatest_gate)) return o.store(out);
+    if (quick_silu_mul<X, F, S>(g, u, o, limit)) return o.store(out);
+  } else {
+    if (v >= a.threads || r >= a.rows) return;
+    const int64_t back = int64_t{v - a.whole} * (N - 1);  // behind the whole ones each has one
+    gate -= back, up -= back, out -= back;
+    count = 1;
   }
 #pragma unroll 1
-  for (int i = 0; i < (is_whole ? N : 1); ++i) out[i] = silu_mul<X, F>(gate[i], up[i], limit);
+  for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i], limit);
 }
 
 constexpr int scalar_elements = 4;  // a thread, so that their loads wait together
 
 // N single elements a thread, any size.
-template <class X, Form F, int N>
-__global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __grid_constant__ SiluMulArgs a) {
+template <class X, Form F, int N, Steps S>
+__global__ void __launch_bounds__(scalar_threads)
+    fused_silu_mul_scalar(const __grid_constant__ SiluMulArgs a) {
   const float limit = limit_of<X, F>(a.limit);
   for (int64_t b = blockIdx.z; b < a.batches; b += gridDim.z) {
     for (int64_t r = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; r < a.rows;
@@ -84,15 +92,28 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __gri
       X* const out = static_cast<X*>(a.out.data) + b * a.out.batch + r * a.out.row;
       for (int64_t c = int64_t{blockIdx.x} * (blockDim.x * N) + threadIdx.x; c < a.cols;
            c += int64_t{gridDim.x} * (blockDim.x * N)) {
-        X g[N], u[N];
+        Vector<X, N> g, u, o;
         auto each = [&](auto work) {
 #pragma unroll
           for (int i = 0; i < N; ++i) {
             if (c + i * blockDim.x < a.cols) work(i, c + i * blockDim.x);
           }
         };
-        each([&](int i, int64_t at) { g[i] = gate[at], u[i] = up[at]; });
-        each([&](int i, int64_t at) { out[at] = silu_mul<X, F>(g[i], u[i], limit); });
+        for (int i = 0; i < N; ++i) g.at[i] = u.at[i] = {};
+        each([&](int i, int64_t at) { g.at[i] = gate[at], u.at[i] = up[at]; });
+        if (quick_silu_mul<X, F, S>(g, u, o, limit)) {
+          each([&](int i, int64_t at) { out[at] = o.at[i]; });
+          continue;
+        }
+        // Each for itself, so that what the check found of a gate holds whatever stands beside it.
+        auto is_quick = [](X g) { return fabsf(widen(g)) < quick_below<X, F>; };
+#pragma unroll 1
+        for (int64_t at = c; at < std::min<int64_t>(c + N * blockDim.x, a.cols); at += blockDim.x) {
+          if (!is_quick(gate[at])) out[at] = silu_mul<X, F>(gate[at], up[at], limit);
+        }
+        each([&](int i, int64_t at) {
+          if (is_quick(g.at[i])) out[at] = o.at[i];
+        });
       }
     }
   }
@@ -102,15 +123,21 @@ __global__ void __launch_bounds__(max_threads) fused_silu_mul_scalar(const __gri
 
 using Entry = const void*;
 
+template <class X, Form F, Steps S>
+Entry entry_with(int64_t bytes) {
+  switch (bytes) {
+    case 16: return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 16 / static_cast<int>(sizeof(X)), S>);
+    case 8: return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 8 / static_cast<int>(sizeof(X)), S>);
+    default: return reinterpret_cast<Entry>(fused_silu_mul_scalar<X, F, scalar_elements, S>);
+  }
+}
+
 template <class X, Form F>
 Entry entry(SiluMulVariant variant) {
-  switch (variant) {
-    case SiluMulVariant::vec16:
-      return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 16 / static_cast<int>(sizeof(X))>);
-    case SiluMulVariant::vec8:
-      return reinterpret_cast<Entry>(fused_silu_mul_vector<X, F, 8 / static_cast<int>(sizeof(X))>);
-    default: return reinterpret_cast<Entry>(fused_silu_mul_scalar<X, F, scalar_elements>);
+  if constexpr (std::is_same<X, bf16>::value && !one_rounding(F)) {
+    if (is_fast(variant)) return entry_with<X, F, Steps::fast>(vector_bytes(variant));
   }
+  return entry_with<X, F, Steps::ieee>(vector_bytes(variant));
 }
 
 template <class X>
@@ -136,12 +163,6 @@ Entry entry_of(const SiluMulArgs& a, SiluMulVariant variant) {
   }
 }
 
-int64_t threads_a_row(const SiluMulArgs& a, SiluMulVariant variant) {
-  if (variant == SiluMulVariant::scalar) return ceil_div(a.cols, scalar_elements);
-  const int64_t elements = (variant == SiluMulVariant::vec16 ? 16 : 8) / size_of(a.dtype);
-  return a.cols / elements + a.cols % elements;
-}
-
 }  // namespace
 
 // -------------------------------------------------------------------------------- launcher --
@@ -151,19 +172,21 @@ const void* fused_silu_mul_entry(const SiluMulArgs& a, SiluMulVariant variant) {
 }
 
 cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, cudaStream_t stream) {
-  const int64_t threads = threads_a_row(a, variant);
-  const int64_t blocks_a_row = ceil_div(threads, int64_t{max_threads});
+  const bool scalar = vector_bytes(variant) == 0;
+  const int64_t elements = scalar ? scalar_elements : vector_bytes(variant) / size_of(a.dtype);
+  const int64_t whole = a.cols / elements, rest = a.cols - whole * elements;
+  const int64_t threads = scalar ? whole + (rest > 0 ? 1 : 0) : whole + rest;
+  const int64_t most = scalar ? scalar_threads : vector_threads;
+  const int64_t blocks_a_row = ceil_div(threads, most);
   const int64_t x = blocks_a_row == 1 ? threads : ceil_div(ceil_div(threads, blocks_a_row), 32) * 32;
-  const int64_t y = std::min(std::max<int64_t>(max_threads / x, 1), a.rows);
+  const int64_t y = std::min(std::max<int64_t>(most / x, 1), a.rows);
   const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(threads, x);
   const dim3 block(static_cast<unsigned>(x), static_cast<unsigned>(y));
-  ClampedVectorArgs short_args = vector_args(a);
-  short_args.rows_on_x = row_blocks > 65535;
-  const bool rows_on_x = variant != SiluMulVariant::scalar && short_args.rows_on_x != 0;
+  const bool rows_on_x = !scalar && row_blocks > 65535;
+  ClampedVectorArgs vector = vector_args(a, whole, threads, rows_on_x);
   const dim3 grid(grid_x(rows_on_x ? row_blocks : col_blocks), grid_yz(rows_on_x ? col_blocks : row_blocks),
                   grid_yz(a.batches));
-  void* arguments[] = {variant == SiluMulVariant::scalar ? static_cast<void*>(const_cast<SiluMulArgs*>(&a))
-                                                         : &short_args};
+  void* arguments[] = {scalar ? static_cast<void*>(const_cast<SiluMulArgs*>(&a)) : &vector};
   return cudaLaunchKernel(fused_silu_mul_entry(a, variant), grid, block, arguments, 0, stream);
 }
 

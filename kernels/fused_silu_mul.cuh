@@ -17,6 +17,7 @@
 
 #include "args.h"
 #include "common/numeric.cuh"
+#include "common/vector.cuh"
 
 namespace bitexact {
 namespace {
@@ -32,6 +33,10 @@ enum class Form {
   aten_float32_before,
   aten_after
 };
+
+// How silu is computed: as the formulas say, or by approximate instructions that, rounded to bfloat16, come to the
+// same for every gate. That they do is for the first-use check to show, on each device.
+enum class Steps { ieee, fast };
 
 constexpr bool one_rounding(Form f) {
   return f == Form::aten_float32 || f == Form::glu_float32 || f == Form::aten_float32_before;
@@ -69,98 +74,151 @@ template <class X, Form F>
 __device__ float limit_of(float limit) {
   return one_rounding(F) ? limit : widen(round_to<X>(limit));
 }
-template <Form F, class X>
-__device__ float clamped_gate(X gate, float limit) {
-  const float g = widen(gate);
-  return clamp_of(F) == Clamp::before ? at_most<Arithmetic<float>>(g, limit) : g;
+template <Form F>
+__device__ float clamped_gate(float gate, float limit) {
+  return clamp_of(F) == Clamp::before ? at_most<Arithmetic<float>>(gate, limit) : gate;
 }
 
-// ------------------------------------------------------------------------------- scalar op --
+// -------------------------------------------------------------------------- silu, unrounded --
 
-// silu before its last rounding is numerator / denominator.
-template <Form F, class X>
-__device__ float numerator(X gate, float limit) {
-  if (F == Form::sigmoid || F == Form::glu || F == Form::glu_float32) return 1.0f;
-  return clamped_gate<F>(gate, limit);
+// It is numerator / denominator.
+template <Form F>
+__device__ float numerator(float gate) {
+  return F == Form::sigmoid || F == Form::glu || F == Form::glu_float32 ? 1.0f : gate;
 }
-template <Form F, class X>
-__device__ float denominator(X gate, float limit) {
-  const float e = expf(-clamped_gate<F>(gate, limit));
+template <class X, Form F>
+__device__ float denominator(float e) {  // e = exp(-gate)
   if constexpr (F == Form::candle) return widen(round_to<X>(__fadd_rn(1.0f, widen(round_to<X>(e)))));
   return __fadd_rn(1.0f, e);
 }
 
+__device__ inline float approximate_reciprocal(float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return r;
+}
 // n / d rounded to nearest even, without the checks and the slow path of a general division: Newton steps
 // and a last correction by the exact remainder. Right where 1 <= d < 2^126 and n is finite, which tests
 // show for every gate there is. The remainder is taken as d * q - n, so that q = -0 stays -0.
 __device__ inline float divide_in_range(float n, float d) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  float r = approximate_reciprocal(d);
   r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
   const float q = __fmul_rn(n, r);
   return __fmaf_rn(-__fmaf_rn(d, q, -n), r, q);
 }
-// The gates for which that holds: 1 + exp(-g), and candle's rounding of it, stay below 2^126. (NaN needs no
-// care: it comes out of the Newton steps as it went in.)
+
+// Where 1 + exp(-g), and candle's rounding of it, stay far below 2^126, and approximations close enough.
 template <class X, Form F>
-__device__ bool in_range(float greatest_gate) {
-  return greatest_gate < (F == Form::candle && std::is_same<X, f16>::value ? 11.0f : 87.0f);
+constexpr float quick_below = F == Form::candle&& std::is_same<X, f16>::value ? 8.0f : 64.0f;
+
+// Right for |gate| < quick_below.
+template <class X, Form F, Steps S>
+__device__ float quick_silu(float gate) {
+  const float n = numerator<F>(gate);
+  if constexpr (S == Steps::fast) {
+    // -log2(e), and a unit more: with the nearest float a gate of candle's form comes out wrong.
+    constexpr float scale = -0x1.715478p+0f;
+    float e;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(__fmul_rn(gate, scale)));
+    return __fmul_rn(n, approximate_reciprocal(denominator<X, F>(e)));
+  }
+  return divide_in_range(n, denominator<X, F>(expf(-gate)));
+}
+// Right for any.
+template <class X, Form F>
+__device__ float silu(float gate) {
+  return __fdiv_rn(numerator<F>(gate), denominator<X, F>(expf(-gate)));
 }
 
-// From the quotient to the result, for two elements, or for one of float32: as many as Arithmetic<X> packs.
-template <class X, Form F>
-__device__ void finish(const float* quotient, const X* gate, const X* up, X* out, float limit) {
+// ---------------------------------------------------------------------------------- a word --
+
+template <class X>
+using Word = typename Arithmetic<X>::Value;  // two elements, or one of float32
+
+template <class X>
+__device__ void widen_lanes(Word<X> v, float* to) {
+  X lanes[2];
+  Arithmetic<X>::store(v, lanes[0], lanes[1]);
+  for (int i = 0; i < Arithmetic<X>::lanes; ++i) to[i] = widen(lanes[i]);
+}
+template <class X>
+__device__ Word<X> round_lanes(const float* from) {
+  if constexpr (Arithmetic<X>::lanes == 2)
+    return round_two_to<X>(from[0], from[1]);
+  else
+    return from[0];
+}
+
+// The greatest magnitude of each lane so far; NaN once there was one.
+template <class X>
+__device__ Word<X> greatest(Word<X> so_far, Word<X> v) {
   using A = Arithmetic<X>;
-  constexpr int last = A::lanes - 1;
-  constexpr bool clamps = clamp_of(F) != Clamp::none;
-  if constexpr (one_rounding(F)) {
-    for (int i = 0; i <= last; ++i) {
-      const float u = widen(up[i]);
-      out[i] = round_to<X>(__fmul_rn(quotient[i], clamps ? within<Arithmetic<float>>(u, limit) : u));
-    }
+  if constexpr (A::lanes == 2) {
+    return A::bits(__hmax2_nan(A::two(so_far), A::two(v & 0x7fff7fff)));
   } else {
-    const auto rounded = [](float lo, float hi) {
-      if constexpr (last == 1)
-        return round_two_to<X>(lo, hi);
-      else
-        return lo;
-    };
-    auto s = rounded(quotient[0], quotient[last]);
-    if constexpr (F == Form::sigmoid) s = A::mul(A::load(gate[0], gate[last]), s);
-    if constexpr (clamp_of(F) == Clamp::after) s = at_most<A>(s, rounded(limit, limit));
-    auto u = A::load(up[0], up[last]);
-    if constexpr (clamps) u = within<A>(u, rounded(limit, limit));
-    A::store(A::mul(s, u), out[0], out[last]);
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(so_far) : "f"(so_far), "f"(fabsf(v)));
+    return so_far;
+  }
+}
+template <class X, Form F>
+__device__ bool is_quick(Word<X> greatest) {
+  constexpr float limit = quick_below<X, F>;
+  float lanes[2] = {};
+  widen_lanes<X>(greatest, lanes);
+  return lanes[0] < limit && lanes[Arithmetic<X>::lanes - 1] < limit;
+}
+
+// `silu_of` computes silu of one gate, unrounded.
+template <class X, Form F, class SiluOf>
+__device__ Word<X> silu_mul(Word<X> gate, Word<X> up, float limit, SiluOf silu_of) {
+  using A = Arithmetic<X>;
+  constexpr bool clamps = clamp_of(F) != Clamp::none;
+  float s[2], u[2];
+  widen_lanes<X>(gate, s);
+  for (int i = 0; i < A::lanes; ++i) s[i] = silu_of(clamped_gate<F>(s[i], limit));
+  if constexpr (one_rounding(F)) {
+    widen_lanes<X>(up, u);
+    for (int i = 0; i < A::lanes; ++i)
+      s[i] = __fmul_rn(s[i], clamps ? within<Arithmetic<float>>(u[i], limit) : u[i]);
+    return round_lanes<X>(s);
+  } else {
+    const float limits[2] = {limit, limit};
+    Word<X> rounded = round_lanes<X>(s);
+    if constexpr (F == Form::sigmoid) rounded = A::mul(gate, rounded);
+    if constexpr (clamp_of(F) == Clamp::after) rounded = at_most<A>(rounded, round_lanes<X>(limits));
+    if constexpr (clamps) up = within<A>(up, round_lanes<X>(limits));
+    return A::mul(rounded, up);
   }
 }
 
-// One element, any gate (NaN is in no range). The second lane of a packed value repeats it.
+// One element, any gate.
 template <class X, Form F>
 __device__ X silu_mul(X gate, X up, float limit) {
-  const float n = numerator<F>(gate, limit), d = denominator<F>(gate, limit);
-  const bool quick = in_range<X, F>(fabsf(clamped_gate<F>(gate, limit)));
-  const float q = quick ? divide_in_range(n, d) : __fdiv_rn(n, d);
-  const float quotient[2] = {q, q};
-  const X g[2] = {gate, gate}, u[2] = {up, up};
-  X o[2];
-  finish<X, F>(quotient, g, u, o, limit);
-  return o[0];
+  using A = Arithmetic<X>;
+  const float s = silu<X, F>(clamped_gate<F>(widen(gate), limit));
+  X out[2];  // a packed value holds it twice
+  A::store(silu_mul<X, F>(A::load(gate, gate), A::load(up, up), limit, [s](float) { return s; }), out[0],
+           out[1]);
+  return out[0];
 }
 
-// Two elements without a branch; right if in_range() holds for `greatest_gate` afterwards, as it nearly
-// always does.
-template <class X, Form F>
-__device__ void quick_silu_mul(const X* gate, const X* up, X* out, float limit, float& greatest_gate) {
-  float quotient[2];
+// N elements without a branch. False, and `out` not to be used, where a gate is too large for that.
+template <class X, Form F, Steps S, int N>
+__device__ bool quick_silu_mul(const Vector<X, N>& gate, const Vector<X, N>& up, Vector<X, N>& out,
+                               float limit) {
+  auto word = [](auto& v, int i) -> auto& {
+    if constexpr (Arithmetic<X>::lanes == 2)
+      return v.word[i];
+    else
+      return v.at[i];
+  };
+  Word<X> most{};
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    quotient[i] = divide_in_range(numerator<F>(gate[i], limit), denominator<F>(gate[i], limit));
-    greatest_gate = fmaxf(greatest_gate, fabsf(clamped_gate<F>(gate[i], limit)));
+  for (int i = 0; i < N / Arithmetic<X>::lanes; ++i) {
+    word(out, i) = silu_mul<X, F>(word(gate, i), word(up, i), limit, quick_silu<X, F, S>);
+    most = greatest<X>(most, word(gate, i));
   }
-#pragma unroll
-  for (int i = 0; i < 2; i += Arithmetic<X>::lanes) {
-    finish<X, F>(quotient + i, gate + i, up + i, out + i, limit);
-  }
+  return is_quick<X, F>(most);
 }
 
 }  // namespace

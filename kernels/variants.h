@@ -34,6 +34,7 @@ constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   const int64_t size = size_of(a.dtype);
   if (a.batches > 65535 || a.rows > INT32_MAX / 2 || (a.rows > 1 && a.cols > int64_t{1} << 22)) return false;
+  if (a.cols * size > bytes * (UINT32_MAX / 2)) return false;  // vectors
   for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
     if (!is_short(rows->batch) || !is_short(rows->row)) return false;
     if (!is_multiple(rows->data, bytes)) return false;
@@ -43,19 +44,25 @@ inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   return true;
 }
 
-// The widest variant whose demands these arguments meet: the one source of that choice.
+// Approximations serve where silu is rounded to bfloat16. (Of float16 they give two gates another rounding.)
+inline bool may_be_fast(const SiluMulArgs& a) { return a.dtype == Dtype::bfloat16 && !a.compute_float32; }
+
 inline bool fits(const SiluMulArgs& a, SiluMulVariant variant) {
-  return variant == SiluMulVariant::scalar || vectors_fit(a, variant == SiluMulVariant::vec16 ? 16 : 8);
+  if (is_fast(variant) && !may_be_fast(a)) return false;
+  return vector_bytes(variant) == 0 || vectors_fit(a, vector_bytes(variant));
 }
 
 // Of few 16-bit elements a thread takes fewer, so that more threads share the arithmetic. Measured.
-constexpr int64_t silu_mul_many = int64_t{1} << 23;
+constexpr int64_t silu_mul_many = int64_t{1} << 23, silu_mul_many_fast = int64_t{1} << 18;
 
 inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
-  const bool few = size_of(a.dtype) == 2 && a.batches * a.rows * a.cols < silu_mul_many;
-  if (!few && fits(a, SiluMulVariant::vec16)) return SiluMulVariant::vec16;
-  if (fits(a, SiluMulVariant::vec8)) return SiluMulVariant::vec8;
-  return SiluMulVariant::scalar;
+  const bool fast = may_be_fast(a);
+  const int64_t many = fast ? silu_mul_many_fast : silu_mul_many;
+  const bool few = size_of(a.dtype) == 2 && a.batches * a.rows * a.cols < many;
+  auto form = [&](SiluMulVariant variant) { return fast ? with_fast(variant) : variant; };
+  if (!few && fits(a, form(SiluMulVariant::vec16))) return form(SiluMulVariant::vec16);
+  if (fits(a, form(SiluMulVariant::vec8))) return form(SiluMulVariant::vec8);
+  return form(SiluMulVariant::scalar);
 }
 
 // Bytes of a thread's accesses to heads: such that its entries of one table fill 16 bytes; vec8_table serves what

@@ -30,12 +30,13 @@ int32_t apply_environment(int32_t& policy) {
       value);
 }
 
-// Without checks nothing else loads the kernels before their first use, which may be in a capture. A kernel has
-// code of its own for full tables and for many heads.
+// Without checks nothing else loads the kernels before their first use, which may be in a capture; fast ones are
+// not used. A kernel has code of its own for full tables and for many heads.
 int32_t load_all(Backend& backend) {
   const Backend::Scope scope(backend);
   BITEXACT_TRY(scope.status());
   for (int k = 0; k < kernel_count; ++k) {
+    if (successor_of(k) != k) continue;
     if (!is_rope(k)) {
       BITEXACT_TRY(backend.load(silu_mul_kernel(k).args, silu_mul_kernel(k).variant));
       continue;

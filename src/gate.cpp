@@ -64,8 +64,9 @@ void Gate::apply_policy() {
   const bool never = options_.policy == BITEXACT_POLICY_REFERENCE;
   if (!never && options_.policy != BITEXACT_POLICY_TRUST) return;
   for (int k = 0; k < kernel_count; ++k) {
+    const bool is_fast = successor_of(k) != k;
     entries_[k].reason = BITEXACT_REASON_POLICY;
-    entries_[k].state.store(never ? BITEXACT_STATE_DECLINED : BITEXACT_STATE_ACCEPTED,
+    entries_[k].state.store(never || is_fast ? BITEXACT_STATE_DECLINED : BITEXACT_STATE_ACCEPTED,
                             std::memory_order_release);
   }
 }
@@ -190,10 +191,21 @@ const SiluMulArgs& uncounted(const SiluMulArgs& a) { return a; }
 
 }  // namespace
 
+template <class Args>
+auto Gate::choose(const Args& call) const {
+  const auto variant = choose_variant(call);
+  Choice<decltype(choose_variant(call))> choice{variant, kernel_of(call, variant)};
+  if (is_fast(variant) &&
+      entries_[choice.kernel].state.load(std::memory_order_acquire) == BITEXACT_STATE_DECLINED) {
+    choice = {without_fast(variant), successor_of(choice.kernel)};
+  }
+  return choice;
+}
+
 template <class Args, class Variant>
-int32_t Gate::run_fused(Entry& entry, const Args& call, Variant variant, bitexact_stream stream) {
-  const int32_t status = backend_.fused(call, variant, stream);
-  if (status == BITEXACT_STATUS_OK) entry.fused.fetch_add(1, std::memory_order_relaxed);
+int32_t Gate::run_fused(const Choice<Variant>& choice, const Args& call, bitexact_stream stream) {
+  const int32_t status = backend_.fused(call, choice.variant, stream);
+  if (status == BITEXACT_STATUS_OK) entries_[choice.kernel].fused.fetch_add(1, std::memory_order_relaxed);
   return status;
 }
 
@@ -229,13 +241,12 @@ int32_t Gate::run(const Args& call, bitexact_stream stream) {
   if (stream_status != BITEXACT_STATUS_OK) return stream_status;
   const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
-  const auto variant = choose_variant(call);
-  const int kernel = kernel_of(call, variant);
-  Entry& entry = entries_[kernel];
+  const auto choice = choose(call);
+  Entry& entry = entries_[choice.kernel];
   const int32_t state = entry.state.load(std::memory_order_acquire);
-  if (state == BITEXACT_STATE_DECLINED) return serve_declined(kernel, call, stream);
+  if (state == BITEXACT_STATE_DECLINED) return serve_declined(choice.kernel, call, stream);
   if (state == BITEXACT_STATE_ACCEPTED && options_.policy != BITEXACT_POLICY_AUDIT) {
-    return run_fused(entry, call, variant, stream);
+    return run_fused(choice, call, stream);
   }
 
   bool is_capturing = false;
@@ -246,24 +257,25 @@ int32_t Gate::run(const Args& call, bitexact_stream stream) {
     return is_capturing ? answer(BITEXACT_STATUS_CAPTURING, capturing_text)
                         : answer(BITEXACT_STATUS_UNVERIFIED, unverified_text);
   }
-  if (is_capturing) return run_reference(kernel, call, stream);
-  return run_checked(kernel, call, variant, stream);
+  if (is_capturing) return run_reference(choice.kernel, call, stream);
+  const std::unique_lock<std::mutex> lock(check_, std::try_to_lock);
+  if (!lock.owns_lock()) return run_reference(choice.kernel, call, stream);  // another thread is checking
+  return run_checked(choice, call, stream);
 }
 
 // First use (or any use under audit) in BUILTIN mode, on a stream that is not capturing.
 template <class Args, class Variant>
-int32_t Gate::run_checked(int kernel, const Args& call, Variant variant, bitexact_stream stream) {
+int32_t Gate::run_checked(const Choice<Variant>& choice, const Args& call, bitexact_stream stream) {
+  const auto [variant, kernel] = choice;
   Entry& entry = entries_[kernel];
-  const std::unique_lock<std::mutex> lock(check_, std::try_to_lock);
-  if (!lock.owns_lock()) return run_reference(kernel, call, stream);  // another thread is checking
   const bool audit = options_.policy == BITEXACT_POLICY_AUDIT;
   const int32_t state = entry.state.load(std::memory_order_acquire);
-  if (state == BITEXACT_STATE_DECLINED) return serve_declined(kernel, call, stream);
-  if (state == BITEXACT_STATE_ACCEPTED && !audit) return run_fused(entry, call, variant, stream);
+  if (state == BITEXACT_STATE_DECLINED) return run_declined(choice, call, stream);
+  if (state == BITEXACT_STATE_ACCEPTED && !audit) return run_fused(choice, call, stream);
 
   if (state == BITEXACT_STATE_UNDECIDED) {
     const Finding probed = probe(kernel, stream);
-    if (record(kernel, probed, BITEXACT_BASIS_PROBE)) return serve_declined(kernel, call, stream);
+    if (record(kernel, probed, BITEXACT_BASIS_PROBE)) return run_declined(choice, call, stream);
     if (probed.outcome == Outcome::not_now) return run_reference(kernel, call, stream);
   }
   // A strict decline is an error, and an error leaves the outputs alone.
@@ -271,12 +283,19 @@ int32_t Gate::run_checked(int kernel, const Args& call, Variant variant, bitexac
   const Finding live = check_live(backend_, call, variant, keep_out, stream);
   // A fused run over the real outputs has counted the positions already.
   const Args rest = live.ran_live ? Args(uncounted(call)) : call;
-  if (record(kernel, live, BITEXACT_BASIS_LIVE)) return serve_declined(kernel, rest, stream);
+  if (record(kernel, live, BITEXACT_BASIS_LIVE)) return run_declined(choice, rest, stream);
   if (live.outcome == Outcome::not_now) return run_reference(kernel, rest, stream);
   accept(kernel, BITEXACT_BASIS_PROBE | BITEXACT_BASIS_LIVE);
-  if (keep_out || in_place(call)) return run_fused(entry, call, variant, stream);
+  if (keep_out || in_place(call)) return run_fused(choice, call, stream);
   entry.fused.fetch_add(1, std::memory_order_relaxed);
   return BITEXACT_STATUS_OK;
+}
+
+template <class Args, class Variant>
+int32_t Gate::run_declined(const Choice<Variant>& choice, const Args& call, bitexact_stream stream) {
+  const Choice<Variant> next = choose(call);
+  if (next.kernel != choice.kernel) return run_checked(next, call, stream);
+  return serve_declined(choice.kernel, call, stream);
 }
 
 Finding Gate::probe(int kernel, bitexact_stream stream) {
@@ -290,7 +309,7 @@ Finding Gate::probe(int kernel, bitexact_stream stream) {
 
 template <class Args>
 int32_t Gate::can_use(const Args& call) const {
-  const int kernel = kernel_of(call, choose_variant(call));
+  const int kernel = choose(call).kernel;
   const int32_t state = entries_[kernel].state.load(std::memory_order_acquire);
   const int32_t helpless = check_fallback(kernel);
   if (helpless != BITEXACT_STATUS_OK) return helpless;
@@ -310,30 +329,27 @@ int32_t Gate::verify(const Args& call, const Args& expected, bitexact_stream str
   if (stream_status != BITEXACT_STATUS_OK) return stream_status;
   const Backend::Scope scope(backend_);
   if (scope.status() != BITEXACT_STATUS_OK) return scope.status();
-  const auto variant = choose_variant(call);
-  const int kernel = kernel_of(call, variant);
-  Entry& entry = entries_[kernel];
   const int32_t capture_status = refuse_capture(backend_, stream, capturing_text);
   if (capture_status != BITEXACT_STATUS_OK) return capture_status;
 
   const std::lock_guard<std::mutex> lock(check_);
-  const int32_t before = entry.state.load(std::memory_order_acquire);
-  const bool audit = options_.policy == BITEXACT_POLICY_AUDIT && before == BITEXACT_STATE_ACCEPTED;
-  if (before == BITEXACT_STATE_UNDECIDED || audit) {
-    bool declined = false;
+  auto choice = choose(call);
+  for (int kernel = -1; kernel != choice.kernel; choice = choose(call)) {
+    kernel = choice.kernel;
+    const int32_t before = entries_[kernel].state.load(std::memory_order_acquire);
+    const bool audit = options_.policy == BITEXACT_POLICY_AUDIT && before == BITEXACT_STATE_ACCEPTED;
+    if (before != BITEXACT_STATE_UNDECIDED && !audit) break;
     if (before == BITEXACT_STATE_UNDECIDED) {
       const Finding probed = probe(kernel, stream);
       if (probed.outcome == Outcome::not_now) return probed.status;
-      declined = record(kernel, probed, BITEXACT_BASIS_PROBE);
+      if (record(kernel, probed, BITEXACT_BASIS_PROBE)) continue;
     }
-    if (!declined) {
-      const Finding live = check_against(backend_, call, variant, expected, stream);
-      if (live.outcome == Outcome::not_now) return live.status;
-      if (!record(kernel, live, BITEXACT_BASIS_LIVE))
-        accept(kernel, BITEXACT_BASIS_PROBE | BITEXACT_BASIS_LIVE);
-    }
+    const Finding live = check_against(backend_, call, choice.variant, expected, stream);
+    if (live.outcome == Outcome::not_now) return live.status;
+    if (!record(kernel, live, BITEXACT_BASIS_LIVE))
+      accept(kernel, BITEXACT_BASIS_PROBE | BITEXACT_BASIS_LIVE);
   }
-  if (verdict != nullptr) *verdict = entry.state.load(std::memory_order_acquire);
+  if (verdict != nullptr) *verdict = entries_[choice.kernel].state.load(std::memory_order_acquire);
   return BITEXACT_STATUS_OK;
 }
 
@@ -345,13 +361,16 @@ int32_t Gate::warm_up(int kernel, bitexact_stream stream) {
   const int32_t capture_status = refuse_capture(backend_, stream, capturing_text);
   if (capture_status != BITEXACT_STATUS_OK) return capture_status;
   const std::lock_guard<std::mutex> lock(check_);
-  if (entries_[kernel].state.load(std::memory_order_acquire) == BITEXACT_STATE_UNDECIDED) {
-    const Finding finding = probe(kernel, stream);
-    if (finding.outcome == Outcome::not_now) return finding.status;
-    // In CALLER mode only the caller's own result can accept.
-    if (!record(kernel, finding, BITEXACT_BASIS_PROBE) && builtin()) accept(kernel, BITEXACT_BASIS_PROBE);
+  auto state = [&] { return entries_[kernel].state.load(std::memory_order_acquire); };
+  for (;; kernel = successor_of(kernel)) {
+    if (state() == BITEXACT_STATE_UNDECIDED) {
+      const Finding finding = probe(kernel, stream);
+      if (finding.outcome == Outcome::not_now) return finding.status;
+      // In CALLER mode only the caller's own result can accept.
+      if (!record(kernel, finding, BITEXACT_BASIS_PROBE) && builtin()) accept(kernel, BITEXACT_BASIS_PROBE);
+    }
+    if (state() != BITEXACT_STATE_DECLINED || successor_of(kernel) == kernel) return check_fallback(kernel);
   }
-  return check_fallback(kernel);
 }
 
 // On the legacy default stream, which waits for the caller's blocking streams and they for it.

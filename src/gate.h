@@ -4,7 +4,8 @@
 //             --check not equal> DECLINED   later calls run the reference, or are answered DECLINED
 //             --no memory, capture, error > UNDECIDED   this call runs the reference, or is answered
 //             --reference not right-------> DECLINED    later calls are refused, or are answered DECLINED
-// The policy can set a verdict at once. Latched verdicts change by reset() alone, except that audit
+// A fast kernel, declined, hands its calls to the IEEE kernel beside it, which has a verdict of its own.
+// The policy can set a verdict at once; TRUST trusts no fast kernel, since only a check proves one. Latched verdicts change by reset() alone, except that audit
 // declines an accepted kernel that fails a later check, and that a failed certificate declines any.
 #pragma once
 
@@ -58,15 +59,26 @@ class Gate {
   bool reference_is_wrong(int kernel) const;
   // In BUILTIN mode INTERNAL for a declined kernel whose reference is wrong too.
   int32_t check_fallback(int kernel) const;
+  // The kernel that is to serve a call.
+  template <class Variant>
+  struct Choice {
+    Variant variant;
+    int kernel;
+  };
+  template <class Args>
+  auto choose(const Args& call) const;
   template <class Args, class Variant>
-  int32_t run_fused(Entry& entry, const Args& call, Variant variant, bitexact_stream stream);
+  int32_t run_fused(const Choice<Variant>& choice, const Args& call, bitexact_stream stream);
   // Refuses where a check has found the reference wrong.
   template <class Args>
   int32_t run_reference(int kernel, const Args& call, bitexact_stream stream);
   template <class Args>
   int32_t serve_declined(int kernel, const Args& call, bitexact_stream stream);
+  // The next two with check_ held.
   template <class Args, class Variant>
-  int32_t run_checked(int kernel, const Args& call, Variant variant, bitexact_stream stream);
+  int32_t run_checked(const Choice<Variant>& choice, const Args& call, bitexact_stream stream);
+  template <class Args, class Variant>
+  int32_t run_declined(const Choice<Variant>& choice, const Args& call, bitexact_stream stream);
   Finding probe(int kernel, bitexact_stream stream);
 
   // Takes a finding into the story; returns whether it declines.

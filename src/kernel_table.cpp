@@ -161,6 +161,22 @@ int silu_form_index(const SiluMulArgs& a) {
   return first + (clamp != 0 ? 3 + clamp : silu);
 }
 
+// Kernels of SiLU-mul: each form in three variants, then each that has them in three fast ones.
+struct SiluParts {
+  int form;
+  SiluMulVariant variant;
+};
+SiluParts silu_parts_of(int kernel) {
+  const int k = kernel - rope_kernel_count, row = k / 3;
+  const auto variant = static_cast<SiluMulVariant>(k % 3);
+  if (row < silu_mul_form_count) return {row, variant};
+  return {row - silu_mul_form_count, with_fast(variant)};
+}
+int silu_kernel_at(const SiluParts& p) {
+  const int row = p.form + (is_fast(p.variant) ? silu_mul_form_count : 0);
+  return rope_kernel_count + row * 3 + static_cast<int>(without_fast(p.variant));
+}
+
 const char* dtype_name(Dtype dtype) {
   switch (dtype) {
     case Dtype::bfloat16: return "bfloat16";
@@ -171,15 +187,16 @@ const char* dtype_name(Dtype dtype) {
 }
 
 std::string name_of(int kernel) {
-  static const char* const silu_variants[] = {"scalar", "vec8", "vec16"};
+  static const char* const silu_variants[] = {"scalar",      "vec8",      "vec16",
+                                              "scalar_fast", "vec8_fast", "vec16_fast"};
   if (is_rope(kernel)) {
     const auto [d, n, f] = parts_of(kernel);
     return std::string("fused_rope ") + dtype_name(d.x) + " table=" + dtype_name(d.table) +
            " compute=" + dtype_name(d.compute) + " " + n.name + " " + f.name;
   }
-  const int k = kernel - rope_kernel_count;
-  return std::string("fused_silu_mul ") + dtype_name(silu_forms[k / 3].x) + " " + silu_forms[k / 3].name +
-         " " + silu_variants[k % 3];
+  const auto [form, variant] = silu_parts_of(kernel);
+  return std::string("fused_silu_mul ") + dtype_name(silu_forms[form].x) + " " + silu_forms[form].name + " " +
+         silu_variants[static_cast<int>(variant)];
 }
 
 }  // namespace
@@ -189,7 +206,7 @@ int kernel_of(const RopeArgs& a, RopeVariant variant) {
 }
 
 int kernel_of(const SiluMulArgs& a, SiluMulVariant variant) {
-  return rope_kernel_count + silu_form_index(a) * 3 + static_cast<int>(variant);
+  return silu_kernel_at({silu_form_index(a), variant});
 }
 
 RopeKernel rope_kernel(int kernel) {
@@ -207,18 +224,25 @@ RopeKernel rope_kernel(int kernel) {
 }
 
 SiluMulKernel silu_mul_kernel(int kernel) {
-  const SiluForm& f = silu_forms[(kernel - rope_kernel_count) / 3];
+  const auto [form, variant] = silu_parts_of(kernel);
+  const SiluForm& f = silu_forms[form];
   SiluMulKernel k{};
   k.args.dtype = f.x;
   k.args.silu = f.silu;
   k.args.compute_float32 = f.compute_float32;
   k.args.clamp = f.clamp;
-  k.variant = static_cast<SiluMulVariant>((kernel - rope_kernel_count) % 3);
+  k.variant = variant;
   return k;
 }
 
+int successor_of(int kernel) {
+  if (is_rope(kernel)) return kernel;
+  const auto [form, variant] = silu_parts_of(kernel);
+  return silu_kernel_at({form, without_fast(variant)});
+}
+
 int probe_of(int kernel) {
-  if (!is_rope(kernel)) return 15 * 6 * 4 + (kernel - rope_kernel_count) / 3;
+  if (!is_rope(kernel)) return 15 * 6 * 4 + silu_parts_of(kernel).form;
   const Form& form = parts_of(kernel).form;
   return numbering.combination[kernel] / forms * 4 + pairings_index(form.in, form.out);
 }

@@ -79,8 +79,8 @@ class Certify(unittest.TestCase):
             self.says(run, "quick look, not a certificate")
             document = run.document()
             self.assertEqual({k: type(v) for k, v in document.items()}, TYPES)
-            self.assertEqual(len(document["kernels"]), 27)
-            self.assertEqual(sum(document["counts"].values()), 27)
+            self.assertEqual(len(document["kernels"]), 45)
+            self.assertEqual(sum(document["counts"].values()), 45)
             for kernel in document["kernels"]:
                 for name, kind in KERNEL_TYPES.items():
                     self.assertIsInstance(kernel[name], kind, name)

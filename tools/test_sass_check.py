@@ -29,9 +29,11 @@ CODE = ALWAYS | {
     "fused_rope<f16, f16, float, 0, false>": {"1 x FADD.SAT"},
     "fused_rope<bf16, bf16, double, 0, false>": {"1 x MUFU.RCP"},
     "fused_rope<f16, f16, double, 0, false>": {"1 x MUFU.TANH"},
-    "fused_silu_mul_scalar<bf16, 0, 1>": {"9 x fma32", "0 x fma32.RM", "0 x fma32.SAT"},
-    "fused_silu_mul_scalar<f16, 0, 1>": {"3 x MUFU.RCP"},
-    "fused_silu_mul_scalar<float, 0, 1>": {"12 x fma32"},
+    "fused_silu_mul_scalar<bf16, 0, 1, 0>": {"11 x fma32", "1 x fma32.RM", "1 x fma32.SAT"},
+    "fused_silu_mul_scalar<f16, 0, 1, 0>": {"3 x MUFU.RCP"},
+    "fused_silu_mul_scalar<float, 0, 1, 0>": {"14 x fma32"},
+    "fused_silu_mul_scalar<float, 2, 1, 0>": {"3 x MUFU.EX2", "3 x MUFU.RCP"},
+    "fused_silu_mul_scalar<bf16, 0, 1, 1>": {"3 x MUFU.EX2", "3 x MUFU.RCP"},
 }
 # Products of operators, where the compiler may fuse them.
 CONTRACTED = {
@@ -51,14 +53,16 @@ TEXT = ALWAYS | {
     "fused_rope<f16, f16, float, 0, false>": {"1 x add.rn.sat.f32"},
     "fused_rope<bf16, bf16, double, 0, false>": {"1 x rcp.approx.ftz.f32"},
     "fused_rope<f16, f16, double, 0, false>": {"1 x tanh.approx.f32"},
-    "fused_silu_mul_scalar<bf16, 0, 1>": {"4 x fma32", "0 x fma.rm.f32", "0 x cvt.sat.f32.f32"},
-    "fused_silu_mul_scalar<f16, 0, 1>": {"1 x div.full.f32"},
-    "fused_silu_mul_scalar<float, 0, 1>": {"8 x fma32"},
+    "fused_silu_mul_scalar<bf16, 0, 1, 0>": {"7 x fma32", "1 x fma.rm.f32", "1 x cvt.sat.f32.f32"},
+    "fused_silu_mul_scalar<f16, 0, 1, 0>": {"1 x div.full.f32"},
+    "fused_silu_mul_scalar<float, 0, 1, 0>": {"11 x fma32"},
+    "fused_silu_mul_scalar<float, 2, 1, 0>": {"3 x ex2.approx.ftz.f32", "2 x rcp.approx.ftz.f32"},
+    "fused_silu_mul_scalar<bf16, 0, 1, 1>": {"3 x ex2.approx.ftz.f32", "2 x rcp.approx.ftz.f32"},
 }
 
 
 def simple(kernel: str) -> str:
-    name = re.sub(r"bitexact::|\(Layout\)|\(\w*::?Form\)|\(Form\)|^void ", "", re.sub(r"bitexact::", "", kernel))
+    name = re.sub(r"\((?:Layout|Form|Steps)\)|^void ", "", re.sub(r"bitexact::", "", kernel))
     return re.sub(r"\(\w+Args.*", "", name)
 
 
@@ -102,14 +106,14 @@ class Planted(unittest.TestCase):
         status, found = self.check("-cubin", "-arch=sm_90")
         self.assertEqual(status, 1)
         cut = {"fused_rope<bf16, bf16, float, 0, false>": {"1 x F2FP.BF16.F32.PACK_AB.RZ"}}
-        zero = {"fused_silu_mul_scalar<bf16, 2, 1>": {"1 x plus_zero"}}
+        zero = {"fused_silu_mul_scalar<bf16, 2, 1, 0>": {"1 x plus_zero"}}
         self.assert_said(found["sm_90"], CODE | CONTRACTED | CONTRACTED_16 | cut | zero)
 
     def test_code_of_an_older_gpu(self) -> None:
         """There every bfloat16 operation is a multiply-add, which is as exact, and no operator is fused."""
         _, found = self.check("-cubin", "-arch=sm_80")
         cut = {"fused_rope<bf16, bf16, float, 0, false>": {"1 x F2FP.BF16.PACK_AB.RZ"}}
-        zero = {"fused_silu_mul_scalar<bf16, 2, 1>": {"1 x plus_zero"}}
+        zero = {"fused_silu_mul_scalar<bf16, 2, 1, 0>": {"1 x plus_zero"}}
         contracted = {k: v for k, v in CONTRACTED_16.items() if "bf16" not in k}
         self.assert_said(found["sm_80"], CODE | CONTRACTED | contracted | cut | zero)
 
@@ -129,7 +133,7 @@ class Planted(unittest.TestCase):
 
     def test_fast_math(self) -> None:
         _, found = self.check("-cubin", "-arch=sm_90", "--use_fast_math")
-        for kernel in ("fused_silu_mul_scalar<f16, 2, 1>", "fused_silu_mul_scalar<f16, 3, 1>"):
+        for kernel in ("fused_silu_mul_scalar<f16, 2, 1, 0>", "fused_silu_mul_scalar<bf16, 3, 1, 1>"):
             self.assertIn(kernel, found["sm_90"])
 
 

@@ -21,7 +21,7 @@ using namespace bitexact_test;
 
 namespace {
 
-// A context over a faulty backend, and one small call for it.
+// A context over a faulty backend, and one small call for it, which no fast kernel serves.
 class GateTest : public testing::Test {
  protected:
   void open(int32_t policy, int32_t mode = BITEXACT_REFERENCE_BUILTIN) {
@@ -38,7 +38,7 @@ class GateTest : public testing::Test {
 
   void remake(bool in_place = false) {
     case_ = std::make_unique<SiluMulCase>(make_case(
-        {BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 3, 64, 0, 0, false, in_place ? InPlace::gate : InPlace::no}, 5));
+        {BITEXACT_DTYPE_FLOAT16, 0, 0, 1, 3, 64, 0, 0, false, in_place ? InPlace::gate : InPlace::no}, 5));
     before_ = case_->arena.bytes();
     expected_ = before_;
     bitexact_reference::silu_mul(moved(case_->params, case_->arena, expected_.data()));

@@ -21,6 +21,20 @@ TEST(KernelTable, NumbersAndPropertiesAreInverse) {
   }
 }
 
+TEST(KernelTable, TheSuccessorOfAFastKernelIsTheIeeeOneBesideIt) {
+  int fast = 0;
+  for (int k = 0; k < kernel_count; ++k) {
+    const int next = successor_of(k);
+    if (next == k) continue;
+    ++fast;
+    EXPECT_EQ(successor_of(next), next);
+    EXPECT_EQ(probe_of(next), probe_of(k));
+    EXPECT_EQ(std::string(kernel_name(next)) + "_fast", kernel_name(k));
+    EXPECT_TRUE(may_be_fast(silu_mul_kernel(k).args));
+  }
+  EXPECT_EQ(fast, silu_mul_fast_count * 3);
+}
+
 TEST(KernelTable, NamesAreUnique) {
   std::set<std::string> names;
   for (int k = 0; k < kernel_count; ++k) names.insert(kernel_name(k));
@@ -70,39 +84,64 @@ TEST(Dispatch, SiluMulVariantFollowsRealAlignment) {
                                {258, 64, SiluMulVariant::scalar},
                                {256, 65, SiluMulVariant::scalar}}) {
     SiluMulArgs a{};
-    a.dtype = Dtype::bfloat16;
+    a.dtype = Dtype::float16;
     a.batches = 1;
     a.cols = 64;
     a.rows = silu_mul_many / a.cols;
     a.gate = a.up = a.out = {reinterpret_cast<void*>(c.address), 0, c.row};
     EXPECT_EQ(choose_variant(a), c.variant) << c.address << " " << c.row;
+    a.dtype = Dtype::bfloat16;
+    EXPECT_EQ(choose_variant(a), with_fast(c.variant));
     for (Rows SiluMulArgs::*one :
          {&SiluMulArgs::gate, &SiluMulArgs::up, &SiluMulArgs::out}) {  // each pointer counts
       SiluMulArgs b = a;
       b.gate = b.up = b.out = {reinterpret_cast<void*>(int64_t{256}), 0, 64};
       b.*one = {reinterpret_cast<void*>(c.address), 0, c.row};
-      EXPECT_EQ(choose_variant(b), c.variant);
+      EXPECT_EQ(choose_variant(b), with_fast(c.variant));
     }
     a.cols *= a.rows;
     a.rows = 1;  // then row strides do not matter
     a.gate.row = a.up.row = a.out.row = 65;
     if (c.address == 256) {
-      EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
+      EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16_fast);
     }
   }
 }
 
 TEST(Dispatch, FewSixteenBitElementsTakeNarrowVectors) {
+  const auto n8 = SiluMulVariant::vec8, n16 = SiluMulVariant::vec16;
+  struct Case {
+    Dtype dtype;
+    bool compute_float32;
+    int64_t many;
+    SiluMulVariant few, enough;
+  };
+  for (const Case& c : {Case{Dtype::bfloat16, false, silu_mul_many_fast, with_fast(n8), with_fast(n16)},
+                        Case{Dtype::bfloat16, true, silu_mul_many, n8, n16},
+                        Case{Dtype::float16, false, silu_mul_many, n8, n16},
+                        Case{Dtype::float32, false, silu_mul_many, n16, n16}}) {
+    SiluMulArgs a{};
+    a.dtype = c.dtype;
+    a.compute_float32 = c.compute_float32;
+    a.batches = a.rows = 1;
+    a.gate = a.up = a.out = {reinterpret_cast<void*>(int64_t{256}), 0, 0};
+    a.cols = c.many;
+    EXPECT_EQ(choose_variant(a), c.enough);
+    a.cols = c.many - 1;
+    EXPECT_EQ(choose_variant(a), c.few);
+  }
+}
+
+// Kernels number the vectors of a row in 32 bits.
+TEST(Dispatch, SiluMulOfVeryLongRowsIsScalar) {
   SiluMulArgs a{};
+  a.dtype = Dtype::float32;
   a.batches = a.rows = 1;
   a.gate = a.up = a.out = {reinterpret_cast<void*>(int64_t{256}), 0, 0};
-  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float32}) {
-    a.dtype = dtype;
-    a.cols = silu_mul_many;
-    EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
-    a.cols = silu_mul_many - 1;
-    EXPECT_EQ(choose_variant(a), dtype == Dtype::float32 ? SiluMulVariant::vec16 : SiluMulVariant::vec8);
-  }
+  a.cols = 4 * int64_t{INT32_MAX};
+  EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
+  ++a.cols;
+  EXPECT_EQ(choose_variant(a), SiluMulVariant::scalar);
 }
 
 TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
@@ -193,7 +232,7 @@ TEST(Dispatch, StridesOfAxesOfOneDoNotMatter) {
   s.batches = s.rows = 1;
   s.cols = silu_mul_many;
   s.gate = s.up = s.out = {reinterpret_cast<void*>(int64_t{256}), any, any};
-  EXPECT_EQ(variant_of(s), SiluMulVariant::vec16);
+  EXPECT_EQ(variant_of(s), SiluMulVariant::vec16_fast);
 
   RopeArgs a{};
   a.dtype = a.table_dtype = a.compute_dtype = Dtype::bfloat16;

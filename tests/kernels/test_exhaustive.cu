@@ -4,6 +4,7 @@
 #include "device.h"
 #include "fused_silu_mul.h"
 #include "reference_kernels.h"
+#include "variants.h"
 
 using namespace bitexact;
 using bitexact_test::DeviceMemory;
@@ -65,6 +66,12 @@ void sweep(SiluMulArgs a, SiluMulVariant variant) {
   EXPECT_EQ(sum.nan_payload_differences, 0u);
 }
 
+// In the IEEE form and, where there is one, in the fast form.
+void sweep_wide(const SiluMulArgs& a) {
+  sweep(a, SiluMulVariant::vec16);
+  if (may_be_fast(a)) sweep(a, SiluMulVariant::vec16_fast);
+}
+
 TEST(Exhaustive, SiluMulOverAllPairs) {
   for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16}) {
     for (const Silu silu : {Silu::aten, Silu::sigmoid, Silu::candle, Silu::glu}) {
@@ -76,7 +83,7 @@ TEST(Exhaustive, SiluMulOverAllPairs) {
         a.dtype = dtype;
         a.silu = silu;
         a.compute_float32 = float32;
-        sweep(a, SiluMulVariant::vec16);
+        sweep_wide(a);
       }
     }
   }
@@ -95,7 +102,7 @@ TEST(Exhaustive, ClampedSiluMulOverAllPairs) {
           a.compute_float32 = float32;
           a.clamp = clamp;
           a.limit = limit;
-          sweep(a, SiluMulVariant::vec16);
+          sweep_wide(a);
         }
       }
     }
@@ -103,12 +110,58 @@ TEST(Exhaustive, ClampedSiluMulOverAllPairs) {
 }
 
 TEST(Exhaustive, NarrowVariantsOverAllPairs) {
-  for (const SiluMulVariant variant : {SiluMulVariant::vec8, SiluMulVariant::scalar}) {
+  for (const SiluMulVariant variant : {SiluMulVariant::vec8, SiluMulVariant::scalar,
+                                       SiluMulVariant::vec8_fast, SiluMulVariant::scalar_fast}) {
     for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << static_cast<int>(variant));
       SiluMulArgs a{};
       a.dtype = dtype;
       sweep(a, variant);
+    }
+  }
+}
+
+// Gate g at every place of a vector, among gates too large for the quick steps.
+__global__ void fill_mixed(uint16_t* gate, uint16_t* up, uint16_t large, int64_t count) {
+  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    const int64_t place = i / 8 % 8;
+    gate[i] = i % 8 == place ? static_cast<uint16_t>(i / 64) : large;
+    up[i] = static_cast<uint16_t>(i * 40503);
+  }
+}
+
+TEST(Exhaustive, EachGateAmongLargeOnes) {
+  constexpr int64_t count = int64_t{64} << 16;
+  const DeviceMemory gate(count * 2), up(count * 2), actual(count * 2), expected(count * 2);
+  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16}) {
+    fill_mixed<<<1024, 256>>>(gate.as<uint16_t>(), up.as<uint16_t>(),
+                              dtype == Dtype::bfloat16 ? 0x42c8 : 0x5640,
+                              count);  // 100
+    for (int variant = 0; variant < 6; ++variant) {
+      SiluMulArgs a{};
+      a.dtype = dtype;
+      a.batches = a.rows = 1;
+      a.cols = count;
+      a.gate = {gate.as(), count, count};
+      a.up = {up.as(), count, count};
+      if (is_fast(static_cast<SiluMulVariant>(variant)) && !may_be_fast(a)) continue;
+      SCOPED_TRACE(testing::Message() << static_cast<int>(dtype) << " " << variant);
+      const DeviceMemory result(sizeof(Comparison));
+      Comparison sum;
+      ASSERT_CUDA(cudaMemcpy(result.as(), &sum, sizeof(sum), cudaMemcpyHostToDevice));
+      ASSERT_CUDA(cudaMemset(actual.as(), 0xa5, count * 2));
+      a.out = {actual.as(), count, count};
+      ASSERT_CUDA(launch_fused_silu_mul(a, static_cast<SiluMulVariant>(variant), nullptr));
+      a.out = {expected.as(), count, count};
+      ASSERT_CUDA(launch_reference_silu_mul(a, nullptr));
+      const CompareArgs comparison{dtype,
+                                   count,
+                                   {actual.as(), {1, 1, 1, count}, {0, 0, 0}, 0},
+                                   {expected.as(), {1, 1, 1, count}, {0, 0, 0}, 0},
+                                   0};
+      ASSERT_CUDA(launch_compare(comparison, result.as<Comparison>(), nullptr));
+      ASSERT_CUDA(cudaMemcpy(&sum, result.as(), sizeof(sum), cudaMemcpyDeviceToHost));
+      EXPECT_EQ(sum.mismatches, 0u) << "first: element " << sum.key;
     }
   }
 }

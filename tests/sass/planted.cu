@@ -21,20 +21,30 @@ using CompareArgs = RopeArgs;
 struct Comparison;
 enum class Layout { scalar, half };
 enum class Form { aten, aten_float32, sigmoid, candle };
+enum class Steps { ieee, fast };
 
 template <class X, class T, class C, Layout L, bool Fused>
 __global__ void fused_rope(RopeArgs a);
-template <class X, Form F, int N>
+template <class X, Form F, int N, Steps S>
 __global__ void fused_silu_mul_scalar(SiluMulArgs a);
 
-// A quotient by the short way where it is right, and by the long one elsewhere.
-__device__ float quotient(float n, float d) {
-  if (!(fabsf(n) < 80.0f)) return __fdiv_rn(n, d);
+// What silu is made of, by Newton steps and by the formula.
+__device__ float divide(float n, float d) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
   r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
   const float q = __fmul_rn(n, r);
   return __fmaf_rn(-__fmaf_rn(d, q, -n), r, q);
+}
+__device__ float quick(float g) { return divide(g, __fadd_rn(1.0f, expf(-g))); }
+__device__ float formula(float g) { return __fdiv_rn(g, __fadd_rn(1.0f, expf(-g))); }
+
+// What fast steps are allowed, once an element.
+__device__ float approximate(float g) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(__fmul_rn(g, -1.442695f)));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(__fadd_rn(1.0f, e)));
+  return __fmul_rn(g, r);
 }
 
 // ------------------------------------------------------------------------------------ defects --
@@ -99,27 +109,41 @@ __global__ void fused_rope<f16, f16, double, Layout::scalar, false>(RopeArgs a) 
   asm("tanh.approx.f32 %0, %0;" : "+f"(a.f[0]));
 }
 template <>
-__global__ void fused_silu_mul_scalar<bf16, Form::aten, 1>(SiluMulArgs a) {
+__global__ void fused_silu_mul_scalar<bf16, Form::aten, 1, Steps::ieee>(SiluMulArgs a) {
   float e = a.f[0];
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(e));
-  a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, e));
+  a.f[0] = divide(a.f[1], __fadd_rn(1.0f, e));
+  a.f[4] = formula(a.f[2]);
 }
 template <>
-__global__ void fused_silu_mul_scalar<f16, Form::aten, 1>(SiluMulArgs a) {
-  const float e = expf(-a.f[0]);
-  a.f[4] = quotient(a.f[2], __fadd_rn(1.0f, e));
-  asm("div.full.f32 %0, %1, %2;" : "=f"(a.f[0]) : "f"(a.f[1]), "f"(__fadd_rn(1.0f, e)));
+__global__ void fused_silu_mul_scalar<f16, Form::aten, 1, Steps::ieee>(SiluMulArgs a) {
+  a.f[0] = quick(a.f[1]);
+  a.f[4] = formula(a.f[2]);
+  asm("div.full.f32 %0, %1, %2;" : "=f"(a.f[5]) : "f"(a.f[1]), "f"(a.f[2]));
 }
 // A contraction beside a right silu; another one of its products.
 template <>
-__global__ void fused_silu_mul_scalar<float, Form::aten, 1>(SiluMulArgs a) {
-  a.f[0] = __fmaf_rn(quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0]))), a.f[2], a.f[3]);
+__global__ void fused_silu_mul_scalar<float, Form::aten, 1, Steps::ieee>(SiluMulArgs a) {
+  a.f[0] = __fmaf_rn(quick(a.f[1]), a.f[2], a.f[3]);
+  a.f[4] = formula(a.f[2]);
 }
 // -0 lost: nobody asked this form to add +0.
 template <>
-__global__ void fused_silu_mul_scalar<bf16, Form::sigmoid, 1>(SiluMulArgs a) {
-  a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
+__global__ void fused_silu_mul_scalar<bf16, Form::sigmoid, 1, Steps::ieee>(SiluMulArgs a) {
+  a.f[0] = quick(a.f[1]);
+  a.f[4] = formula(a.f[2]);
   a.b[0] = __hfma2(a.b[1], __float2bfloat162_rn(1.0f), __float2bfloat162_rn(0.0f));
+}
+// Fast steps where IEEE ones are named, and of an element more than there is.
+template <>
+__global__ void fused_silu_mul_scalar<float, Form::sigmoid, 1, Steps::ieee>(SiluMulArgs a) {
+  a.f[0] = __fmul_rn(quick(a.f[1]), approximate(a.f[3]));
+  a.f[4] = formula(a.f[2]);
+}
+template <>
+__global__ void fused_silu_mul_scalar<bf16, Form::aten, 1, Steps::fast>(SiluMulArgs a) {
+  a.f[0] = __fmul_rn(approximate(a.f[1]), approximate(a.f[3]));
+  a.f[4] = formula(a.f[2]);
 }
 // Nobody knows it.
 __global__ void extra(RopeArgs a) { a.f[0] = __fadd_rn(a.f[1], a.f[2]); }
@@ -154,12 +178,19 @@ __global__ void fused_rope<bf16, float, double, Layout::scalar, true>(RopeArgs a
 }
 // expf and an IEEE division, with the code for its rare operands.
 template <>
-__global__ void fused_silu_mul_scalar<f16, Form::sigmoid, 1>(SiluMulArgs a) {
-  a.f[0] = quotient(a.f[2], __fadd_rn(1.0f, expf(-a.f[0])));
+__global__ void fused_silu_mul_scalar<f16, Form::sigmoid, 1, Steps::ieee>(SiluMulArgs a) {
+  a.f[0] = quick(a.f[1]);
+  a.f[4] = formula(a.f[2]);
 }
 template <>
-__global__ void fused_silu_mul_scalar<f16, Form::candle, 1>(SiluMulArgs a) {
-  a.f[0] = quotient(a.f[1], __fadd_rn(1.0f, expf(-a.f[0])));
+__global__ void fused_silu_mul_scalar<f16, Form::candle, 1, Steps::ieee>(SiluMulArgs a) {
+  a.f[0] = quick(a.f[1]);
+  a.f[4] = formula(a.f[2]);
+}
+template <>
+__global__ void fused_silu_mul_scalar<bf16, Form::candle, 1, Steps::fast>(SiluMulArgs a) {
+  a.f[0] = approximate(a.f[1]);
+  a.f[4] = formula(a.f[2]);
 }
 // Index arithmetic: integer quotients are estimated in float32.
 __global__ void compare(CompareArgs a, Comparison*) { a.i[0] = a.i[1] / a.i[2] % a.i[3]; }

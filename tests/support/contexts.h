@@ -42,8 +42,15 @@ inline std::vector<bitexact_gate_report> stories(bitexact_context* context) {
   return reports;
 }
 
+inline bool is_fast(const bitexact_gate_report& report) {
+  return std::string(report.kernel_name).find("_fast") != std::string::npos;
+}
+
+// Of the one kernel that has a story; where that is a declined fast one, of the one that took over.
 inline bitexact_gate_report only_story(bitexact_context* context) {
-  const auto reports = stories(context);
+  auto reports = stories(context);
+  const bool handed_over = reports.size() == 2 && is_fast(reports[1]);
+  if (handed_over && reports[1].state == BITEXACT_STATE_DECLINED) reports.pop_back();
   EXPECT_EQ(reports.size(), 1u);
   return reports.empty() ? bitexact_gate_report BITEXACT_GATE_REPORT_INIT : reports[0];
 }

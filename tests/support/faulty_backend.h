@@ -19,6 +19,7 @@ class FaultyBackend : public bitexact::Backend {
 
   // Set to replace the fused kernels.
   std::function<int32_t(const bitexact::SiluMulArgs&, bitexact_stream)> fused_silu_mul;
+  bool only_fast = false;  // it replaces fast ones alone
   std::function<int32_t(const bitexact::RopeArgs&, bitexact_stream)> fused_rope;
   // Set to replace the work on a certificate's parts, which then cost nothing; their probe is as ever.
   std::function<void(bitexact::Sweep, int64_t part, bitexact::Tally&)> tally;
@@ -42,7 +43,8 @@ class FaultyBackend : public bitexact::Backend {
                 bitexact_stream stream) override {
     ++fused_calls;
     if (tally && bitexact::reference::count(a) >= bitexact::certify_inputs) return 0;
-    return fused_silu_mul ? fused_silu_mul(a, stream) : inner_->fused(a, variant, stream);
+    const bool replaced = fused_silu_mul && (is_fast(variant) || !only_fast);
+    return replaced ? fused_silu_mul(a, stream) : inner_->fused(a, variant, stream);
   }
   int32_t fused(const bitexact::RopeArgs& a, bitexact::RopeVariant variant, bitexact_stream stream) override {
     ++fused_calls;

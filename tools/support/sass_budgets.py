@@ -18,23 +18,23 @@ class Budget:
     fma64: int = 0  # and in float64
     exp: int = 0  # accurate expf: range reduction by four multiply-adds, ex2.approx.ftz
     division: int = 0  # IEEE division: rcp.approx, a check, five multiply-adds, a subroutine for the rest
-    newton: int = 0  # divide_in_range of fused_silu_mul.cu: rcp.approx, four multiply-adds
+    newton: int = 0  # divide_in_range of fused_silu_mul.cuh: rcp.approx, four multiply-adds
+    approximate: int = 0  # silu's fast steps: ex2.approx.ftz, rcp.approx.ftz, no multiply-add
     divides_integers: bool = False  # index arithmetic by rcp.approx
     adds_zero: bool = False  # x * 1 + 0, which loses -0: SUM_FROM_ZERO asks for it
 
 
 SIZE = {"bf16": 2, "f16": 2, "float": 4}
 SCALAR, HALF = 0, 1  # Layout
-SIGMOID = 2  # Form
+FAST = 1  # Steps
 
 
-def silu_mul_vector(dtype: str, form: str, elements: str) -> Budget:
-    """The elements of a vector without a branch, and a loop over single ones."""
-    return Budget(exp=int(elements) + 1, division=1, newton=int(elements) + 1)
-
-
-def silu_mul_scalar(dtype: str, form: str, elements: str) -> Budget:
-    return Budget(exp=int(elements), division=int(elements), newton=int(elements))
+def silu_mul(elements: str, steps: str) -> Budget:
+    """Elements without a branch, in either kind of steps, and the formula itself for a gate that is too large."""
+    n = int(elements)
+    if int(steps) == FAST:
+        return Budget(exp=1, division=1, approximate=n)
+    return Budget(exp=n + 1, division=1, newton=n)
 
 
 def rope(dtype: str, compute: str, layout: str, fused: str) -> Budget:
@@ -66,8 +66,10 @@ def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> 
 
 TYPE = r"(?:bitexact::)?(\w+)"
 KERNELS = (
-    (rf"fused_silu_mul_vector<{TYPE}, \(\w*Form\)(\d), (\d+)>", silu_mul_vector),
-    (rf"fused_silu_mul_scalar<{TYPE}, \(\w*Form\)(\d), (\d+)>", silu_mul_scalar),
+    (
+        r"fused_silu_mul_(?:vector|scalar)<(?:bitexact::)?\w+, \(\w*Form\)\d, (\d+), \(\w*Steps\)(\d)>",
+        silu_mul,
+    ),
     (rf"fused_rope<{TYPE}, (?:bitexact::)?\w+, {TYPE}, \(Layout\)(\d), (\w+)>", rope),
     (
         rf"fused_rope_vector<(?:bitexact::)?\w+, (?:bitexact::)?\w+, {TYPE}, \(Layout\)\d, \w+, (\w+), (\d), (\d)>",

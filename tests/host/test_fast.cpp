@@ -1,0 +1,217 @@
+// Fast kernels, whose silu is made of approximate instructions: what has to prove them, and who takes over where
+// that fails. Here the host's kernel stands for either kind.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cases.h"
+#include "contexts.h"
+#include "faulty_context.h"
+#include "reference/reference.h"
+
+using namespace bitexact;
+using namespace bitexact_test;
+
+namespace {
+
+class Fast : public testing::Test {
+ protected:
+  void open(int32_t policy, int32_t mode = BITEXACT_REFERENCE_BUILTIN) {
+    backend_ = make_faulty(context_, BITEXACT_DEVICE_HOST, GateOptions{policy, mode});
+    backend_->only_fast = true;
+    remake();
+  }
+  void remake() {
+    case_ = std::make_unique<SiluMulCase>(
+        make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 64, 0, 0, false, InPlace::no}, 5));
+    expected_ = case_->arena.bytes();
+    bitexact_reference::silu_mul(moved(case_->params, case_->arena, expected_.data()));
+  }
+
+  int32_t call() { return bitexact_fused_silu_mul(context_.get(), &case_->params, nullptr); }
+  bool right() const { return case_->arena.bytes() == expected_; }
+
+  // Of the fast kernel, and of the IEEE one beside it.
+  bitexact_gate_report story(bool fast) {
+    const std::string name = std::string("fused_silu_mul bfloat16 aten vec8") + (fast ? "_fast" : "");
+    int64_t count = 0;
+    EXPECT_EQ(bitexact_gate_count(context_.get(), &count), BITEXACT_STATUS_OK);
+    for (int64_t i = 0; i < count; ++i) {
+      bitexact_gate_report report = BITEXACT_GATE_REPORT_INIT;
+      EXPECT_EQ(bitexact_gate_get(context_.get(), i, &report), BITEXACT_STATUS_OK);
+      if (report.kernel_name == name) return report;
+    }
+    ADD_FAILURE() << name;
+    return BITEXACT_GATE_REPORT_INIT;
+  }
+
+  // A last bit of some outputs wrong: of a gate, or of the caller's tensors alone.
+  template <class Wrong>
+  void break_fast(Wrong wrong) {
+    backend_->fused_silu_mul = [this, wrong](const SiluMulArgs& a, bitexact_stream stream) {
+      const int32_t status = backend_->reference(a, stream);
+      for (int64_t r = 0; r < a.rows; ++r) {
+        for (int64_t c = 0; c < a.cols; ++c) {
+          const uint16_t gate = static_cast<const uint16_t*>(a.gate.data)[r * a.gate.row + c];
+          if (wrong(gate, a.cols)) static_cast<uint16_t*>(a.out.data)[r * a.out.row + c] ^= 1;
+        }
+      }
+      return status;
+    };
+  }
+  void break_fast_gate(uint16_t gate) {
+    break_fast([gate](uint16_t g, int64_t) { return g == gate; });
+  }
+  void break_fast_live() {
+    break_fast([](uint16_t, int64_t cols) { return cols == 16 * 64; });  // the collapsed call
+  }
+
+  void expect_handed_over(int32_t basis) {
+    EXPECT_TRUE(right());
+    EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
+    EXPECT_EQ(story(true).mismatch_basis, basis);
+    EXPECT_EQ(story(true).fused_calls + story(true).reference_calls, 0);
+    EXPECT_EQ(story(false).state, BITEXACT_STATE_ACCEPTED);
+    EXPECT_EQ(story(false).reference_calls, 0);
+  }
+
+  FaultyBackend* backend_ = nullptr;
+  Context context_;
+  std::unique_ptr<SiluMulCase> case_;
+  std::vector<uint8_t> expected_;
+};
+
+TEST_F(Fast, ServesOnceItIsProven) {
+  open(BITEXACT_POLICY_VERIFY);
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_TRUE(right());
+  EXPECT_EQ(story(true).state, BITEXACT_STATE_ACCEPTED);
+  EXPECT_EQ(story(true).fused_calls, 1);
+  EXPECT_EQ(story(false).state, BITEXACT_STATE_UNDECIDED);
+}
+
+// One gate of 65,536 declines it, the ends of every range among those tried.
+TEST_F(Fast, IsDeclinedForAnyOneGate) {
+  std::vector<uint16_t> gates = {0x0000, 0x0001, 0x007f, 0x0080, 0x3f80, 0x427f, 0x4280,
+                                 0x42ae, 0x7f7f, 0x7f80, 0x8000, 0x8001, 0xc0db, 0xc27f,
+                                 0xc280, 0xc2ad, 0xc2ae, 0xc2b2, 0xff7f};
+  for (uint32_t g = 3; g < 0x7f80; g += 4099) {
+    gates.push_back(static_cast<uint16_t>(g));
+    gates.push_back(static_cast<uint16_t>(g | 0x8000));
+  }
+  for (const uint16_t gate : gates) {
+    open(BITEXACT_POLICY_VERIFY);
+    break_fast_gate(gate);
+    EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+    expect_handed_over(BITEXACT_BASIS_PROBE);
+    EXPECT_EQ(story(true).mismatch_index % 65536, gate);
+  }
+}
+
+TEST_F(Fast, HandsOverForGood) {
+  for (const bool live : {false, true}) {
+    open(BITEXACT_POLICY_VERIFY);
+    live ? break_fast_live() : break_fast_gate(0x3f80);
+    EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+    expect_handed_over(live ? BITEXACT_BASIS_LIVE : BITEXACT_BASIS_PROBE);
+    backend_->fused_silu_mul = nullptr;  // good again: too late
+    const int references = backend_->reference_calls;
+    remake();
+    EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+    EXPECT_TRUE(right());
+    EXPECT_EQ(backend_->reference_calls, references);
+    EXPECT_EQ(story(false).fused_calls, 2);
+    EXPECT_EQ(story(true).fused_calls, 0);
+  }
+}
+
+TEST_F(Fast, HandsOverWhereItCannotBeLaunched) {
+  open(BITEXACT_POLICY_VERIFY);
+  backend_->fused_silu_mul = [](const SiluMulArgs&, bitexact_stream) {
+    return fail(BITEXACT_STATUS_CUDA_ERROR, "injected by a test");
+  };
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_TRUE(right());
+  EXPECT_EQ(story(true).reason, BITEXACT_REASON_LAUNCH_ERROR);
+  EXPECT_EQ(story(false).state, BITEXACT_STATE_ACCEPTED);
+}
+
+TEST_F(Fast, WithAWrongIeeeKernelTooTheReferenceServes) {
+  open(BITEXACT_POLICY_VERIFY);
+  backend_->only_fast = false;
+  break_fast_gate(0x3f80);
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_TRUE(right());
+  EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story(false).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story(false).reference_calls, 1);
+}
+
+// Nothing proves a kernel under TRUST.
+TEST_F(Fast, IsNotTrusted) {
+  open(BITEXACT_POLICY_TRUST);
+  break_fast_gate(0x3f80);
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_TRUE(right());
+  EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story(true).reason, BITEXACT_REASON_POLICY);
+  EXPECT_EQ(story(false).fused_calls, 1);
+}
+
+TEST_F(Fast, ADeclineIsNoErrorUnderStrict) {
+  for (const bool live : {false, true}) {
+    open(BITEXACT_POLICY_STRICT);
+    live ? break_fast_live() : break_fast_gate(0x3f80);
+    EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+    expect_handed_over(live ? BITEXACT_BASIS_LIVE : BITEXACT_BASIS_PROBE);
+  }
+}
+
+TEST_F(Fast, AuditHandsOver) {
+  open(BITEXACT_POLICY_AUDIT);
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_EQ(story(true).state, BITEXACT_STATE_ACCEPTED);
+  break_fast_live();
+  remake();
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_TRUE(right());
+  EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story(false).state, BITEXACT_STATE_ACCEPTED);
+}
+
+TEST_F(Fast, WarmUpHandsOver) {
+  open(BITEXACT_POLICY_VERIFY);
+  break_fast_gate(0x3f80);
+  EXPECT_EQ(bitexact_gate_warm_up(context_.get(), nullptr, &case_->params, nullptr), BITEXACT_STATUS_OK);
+  EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
+  EXPECT_EQ(story(false).state, BITEXACT_STATE_ACCEPTED);
+  EXPECT_EQ(bitexact_fused_silu_mul_can_use(context_.get(), &case_->params), BITEXACT_STATUS_OK);
+  backend_->capturing = true;  // no check is needed any more
+  const int references = backend_->reference_calls;
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_TRUE(right());
+  EXPECT_EQ(backend_->reference_calls, references);
+}
+
+// The caller's own result is held against either kernel in one call.
+TEST_F(Fast, VerifyHandsOver) {
+  for (const bool live : {false, true}) {
+    open(BITEXACT_POLICY_VERIFY, BITEXACT_REFERENCE_CALLER);
+    live ? break_fast_live() : break_fast_gate(0x3f80);
+    std::vector<uint8_t> eager = expected_;
+    const auto p = moved(case_->params, case_->arena, eager.data());
+    bitexact_silu_mul_reference r = BITEXACT_SILU_MUL_REFERENCE_INIT;
+    r.out = p.out;
+    r.out_batch_stride = p.out_batch_stride;
+    r.out_row_stride = p.out_row_stride;
+    int32_t verdict = -1;
+    EXPECT_EQ(bitexact_fused_silu_mul_verify(context_.get(), &case_->params, &r, nullptr, &verdict),
+              BITEXACT_STATUS_OK);
+    EXPECT_EQ(verdict, BITEXACT_STATE_ACCEPTED);
+    EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+    expect_handed_over(live ? BITEXACT_BASIS_LIVE : BITEXACT_BASIS_PROBE);
+  }
+}
+
+}  // namespace
