@@ -5,8 +5,9 @@
 //             --no memory, capture, error > UNDECIDED   this call runs the reference, or is answered
 //             --reference not right-------> DECLINED    later calls are refused, or are answered DECLINED
 // A fast kernel, declined, hands its calls to the IEEE kernel beside it, which has a verdict of its own.
-// The policy can set a verdict at once; TRUST trusts no fast kernel, since only a check proves one. Latched verdicts change by reset() alone, except that audit
-// declines an accepted kernel that fails a later check, and that a failed certificate declines any.
+// The policy can set a verdict at once; TRUST trusts no fast kernel, since only a check proves one. Latched
+// verdicts change by reset() alone, except that audit declines an accepted kernel that fails a later check, and
+// that a failed certificate declines any.
 #pragma once
 
 #include <atomic>
