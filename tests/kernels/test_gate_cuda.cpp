@@ -194,6 +194,30 @@ TEST(GateCuda, WrongKernelsAreDeclinedWithTheRightBits) {
   }
 }
 
+TEST(GateCuda, AWrongFastKernelHandsOverToTheIeeeOne) {
+  int declined = 0;  // some faults no bfloat16 shows
+  for (int i = 1; i < static_cast<int>(first_clamp_mutant); ++i) {
+    const auto mutant = static_cast<Mutant>(i);
+    SiluMulArgs kernel{};
+    kernel.dtype = Dtype::bfloat16;
+    if (mutant >= first_rope_mutant || is_equivalent(kernel, mutant)) continue;
+    Context context;
+    make_mutated(context, mutant)->only_fast = true;
+    const Stream stream;
+    OnDevice call;
+    ASSERT_EQ(bitexact_fused_silu_mul(context.get(), &call.params, stream), BITEXACT_STATUS_OK);
+    EXPECT_TRUE(call.right()) << name_of(mutant);
+    const auto all = stories(context.get());
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_EQ(all[0].state, BITEXACT_STATE_ACCEPTED) << name_of(mutant);
+    EXPECT_EQ(all[0].fused_calls, 1);
+    EXPECT_TRUE(is_fast(all[1]));
+    EXPECT_EQ(all[1].state, BITEXACT_STATE_DECLINED) << name_of(mutant);
+    ++declined;
+  }
+  EXPECT_GE(declined, 10);
+}
+
 // A reference with the very fault of the fused kernel agrees with it, but not with the digest of the probe.
 TEST(GateCuda, FaultsThatTheReferenceSharesAreRefused) {
   for (const auto mutant : {Mutant::single_rounding, Mutant::fast_exp, Mutant::fast_division,
