@@ -45,12 +45,13 @@ enum class SiluMulVariant : int32_t {
   vec8_fast = 4,
   vec16_fast = 5
 };
+constexpr int silu_mul_widths = 3;  // scalar, vec8, vec16: in either form
 constexpr bool is_fast(SiluMulVariant variant) { return variant >= SiluMulVariant::scalar_fast; }
 constexpr SiluMulVariant without_fast(SiluMulVariant variant) {
-  return static_cast<SiluMulVariant>(static_cast<int32_t>(variant) % 3);
+  return static_cast<SiluMulVariant>(static_cast<int32_t>(variant) % silu_mul_widths);
 }
 constexpr SiluMulVariant with_fast(SiluMulVariant variant) {
-  return static_cast<SiluMulVariant>(static_cast<int32_t>(without_fast(variant)) + 3);
+  return static_cast<SiluMulVariant>(static_cast<int32_t>(without_fast(variant)) + silu_mul_widths);
 }
 constexpr int64_t vector_bytes(SiluMulVariant variant) {
   const auto v = without_fast(variant);
@@ -80,7 +81,7 @@ enum class Pairing : int32_t { half = 0, interleaved = 1 };
 // How a thread reads a head: one pair at a time, or 16 bytes at a time; and, in the fast forms, its table
 // entries as vectors too; or, in that of lanes, one vector of a head, whose other members another lane has.
 enum class RopeVariant : int32_t { scalar = 0, vec16 = 1, vec16_table = 2, vec8_table = 3, vec16_lanes = 4 };
-constexpr bool is_fast(RopeVariant) { return false; }
+constexpr bool is_fast(RopeVariant) { return false; }  // none approximates
 constexpr RopeVariant without_fast(RopeVariant variant) { return variant; }
 constexpr int rope_max_threads = 256, rope_vector_threads = 512;  // of a block; in the fast form
 constexpr int rope_lanes = 32;                                    // of a warp

@@ -106,13 +106,13 @@ __global__ void __launch_bounds__(scalar_threads)
           continue;
         }
         // Each for itself, so that what the check found of a gate holds whatever stands beside it.
-        auto is_quick = [](X g) { return fabsf(widen(g)) < quick_below<X, F>; };
+        auto is_small = [](X x) { return fabsf(widen(x)) < quick_below<X, F>; };
 #pragma unroll 1
         for (int64_t at = c; at < std::min<int64_t>(c + N * blockDim.x, a.cols); at += blockDim.x) {
-          if (!is_quick(gate[at])) out[at] = silu_mul<X, F>(gate[at], up[at], limit);
+          if (!is_small(gate[at])) out[at] = silu_mul<X, F>(gate[at], up[at], limit);
         }
         each([&](int i, int64_t at) {
-          if (is_quick(g.at[i])) out[at] = o.at[i];
+          if (is_small(g.at[i])) out[at] = o.at[i];
         });
       }
     }

@@ -109,7 +109,7 @@ __device__ inline float divide_in_range(float n, float d) {
 
 // Where 1 + exp(-g), and candle's rounding of it, stay far below 2^126, and approximations close enough.
 template <class X, Form F>
-constexpr float quick_below = F == Form::candle&& std::is_same<X, f16>::value ? 8.0f : 64.0f;
+constexpr float quick_below = (F == Form::candle && std::is_same<X, f16>::value) ? 8.0f : 64.0f;
 
 // Right for |gate| < quick_below.
 template <class X, Form F, Steps S>

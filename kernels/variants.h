@@ -34,7 +34,7 @@ constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   const int64_t size = size_of(a.dtype);
   if (a.batches > 65535 || a.rows > INT32_MAX / 2 || (a.rows > 1 && a.cols > int64_t{1} << 22)) return false;
-  if (a.cols * size > bytes * (UINT32_MAX / 2)) return false;  // vectors
+  if (a.cols * size > bytes * (UINT32_MAX / 2)) return false;  // numbered in 32 bits
   for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
     if (!is_short(rows->batch) || !is_short(rows->row)) return false;
     if (!is_multiple(rows->data, bytes)) return false;
@@ -59,10 +59,10 @@ inline SiluMulVariant choose_variant(const SiluMulArgs& a) {
   const bool fast = may_be_fast(a);
   const int64_t many = fast ? silu_mul_many_fast : silu_mul_many;
   const bool few = size_of(a.dtype) == 2 && a.batches * a.rows * a.cols < many;
-  auto form = [&](SiluMulVariant variant) { return fast ? with_fast(variant) : variant; };
-  if (!few && fits(a, form(SiluMulVariant::vec16))) return form(SiluMulVariant::vec16);
-  if (fits(a, form(SiluMulVariant::vec8))) return form(SiluMulVariant::vec8);
-  return form(SiluMulVariant::scalar);
+  const SiluMulVariant widest = !few && fits(a, SiluMulVariant::vec16) ? SiluMulVariant::vec16
+                                : fits(a, SiluMulVariant::vec8)        ? SiluMulVariant::vec8
+                                                                       : SiluMulVariant::scalar;
+  return fast ? with_fast(widest) : widest;
 }
 
 // Bytes of a thread's accesses to heads: such that its entries of one table fill 16 bytes; vec8_table serves what

@@ -167,14 +167,14 @@ struct SiluParts {
   SiluMulVariant variant;
 };
 SiluParts silu_parts_of(int kernel) {
-  const int k = kernel - rope_kernel_count, row = k / 3;
-  const auto variant = static_cast<SiluMulVariant>(k % 3);
+  const int k = kernel - rope_kernel_count, row = k / silu_mul_widths;
+  const auto variant = static_cast<SiluMulVariant>(k % silu_mul_widths);
   if (row < silu_mul_form_count) return {row, variant};
   return {row - silu_mul_form_count, with_fast(variant)};
 }
 int silu_kernel_at(const SiluParts& p) {
   const int row = p.form + (is_fast(p.variant) ? silu_mul_form_count : 0);
-  return rope_kernel_count + row * 3 + static_cast<int>(without_fast(p.variant));
+  return rope_kernel_count + row * silu_mul_widths + static_cast<int>(without_fast(p.variant));
 }
 
 const char* dtype_name(Dtype dtype) {

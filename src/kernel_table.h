@@ -12,7 +12,7 @@ namespace bitexact {
 constexpr int rope_kernel_count = 15 * 6 * 7 + 7 * 5 * 4 + 4 * 5;
 constexpr int silu_mul_form_count = 9 + 9 + 5;  // numerics of bfloat16, float16, float32
 constexpr int silu_mul_fast_count = 6;          // of these, the first, have fast variants
-constexpr int silu_mul_kernel_count = (silu_mul_form_count + silu_mul_fast_count) * 3;  // x variant
+constexpr int silu_mul_kernel_count = (silu_mul_form_count + silu_mul_fast_count) * silu_mul_widths;
 constexpr int kernel_count = rope_kernel_count + silu_mul_kernel_count;
 
 constexpr bool is_rope(int kernel) { return kernel < rope_kernel_count; }

@@ -5,32 +5,21 @@
 #include <string>
 #include <vector>
 
-#include "cases.h"
-#include "contexts.h"
-#include "faulty_context.h"
-#include "reference/reference.h"
+#include "gate_fixture.h"
 
 using namespace bitexact;
 using namespace bitexact_test;
 
 namespace {
 
-class Fast : public testing::Test {
+class Fast : public GateFixture {
  protected:
-  void open(int32_t policy, int32_t mode = BITEXACT_REFERENCE_BUILTIN) {
-    backend_ = make_faulty(context_, BITEXACT_DEVICE_HOST, GateOptions{policy, mode});
-    backend_->only_fast = true;
-    remake();
-  }
-  void remake() {
-    case_ = std::make_unique<SiluMulCase>(
-        make_case({BITEXACT_DTYPE_BFLOAT16, 0, 0, 1, 16, 64, 0, 0, false, InPlace::no}, 5));
-    expected_ = case_->arena.bytes();
-    bitexact_reference::silu_mul(moved(case_->params, case_->arena, expected_.data()));
-  }
+  Fast() : GateFixture(BITEXACT_DTYPE_BFLOAT16) {}
 
-  int32_t call() { return bitexact_fused_silu_mul(context_.get(), &case_->params, nullptr); }
-  bool right() const { return case_->arena.bytes() == expected_; }
+  void open_broken(int32_t policy, bool live, int32_t mode = BITEXACT_REFERENCE_BUILTIN) {
+    open(policy, mode);
+    live ? break_fast_live() : break_fast_gate(0x3f80);
+  }
 
   // Of the fast kernel, and of the IEEE one beside it.
   bitexact_gate_report story(bool fast) {
@@ -46,25 +35,26 @@ class Fast : public testing::Test {
     return BITEXACT_GATE_REPORT_INIT;
   }
 
-  // A last bit of some outputs wrong: of a gate, or of the caller's tensors alone.
+  // The last bit wrong: of a gate's outputs, or of all of the caller's tensors.
   template <class Wrong>
   void break_fast(Wrong wrong) {
+    backend_->only_fast = true;
     backend_->fused_silu_mul = [this, wrong](const SiluMulArgs& a, bitexact_stream stream) {
       const int32_t status = backend_->reference(a, stream);
       for (int64_t r = 0; r < a.rows; ++r) {
         for (int64_t c = 0; c < a.cols; ++c) {
           const uint16_t gate = static_cast<const uint16_t*>(a.gate.data)[r * a.gate.row + c];
-          if (wrong(gate, a.cols)) static_cast<uint16_t*>(a.out.data)[r * a.out.row + c] ^= 1;
+          if (wrong(a, gate)) static_cast<uint16_t*>(a.out.data)[r * a.out.row + c] ^= 1;
         }
       }
       return status;
     };
   }
   void break_fast_gate(uint16_t gate) {
-    break_fast([gate](uint16_t g, int64_t) { return g == gate; });
+    break_fast([gate](const SiluMulArgs&, uint16_t g) { return g == gate; });
   }
   void break_fast_live() {
-    break_fast([](uint16_t, int64_t cols) { return cols == 16 * 64; });  // the collapsed call
+    break_fast([](const SiluMulArgs& a, uint16_t) { return is_live(a); });
   }
 
   void expect_handed_over(int32_t basis) {
@@ -75,11 +65,6 @@ class Fast : public testing::Test {
     EXPECT_EQ(story(false).state, BITEXACT_STATE_ACCEPTED);
     EXPECT_EQ(story(false).reference_calls, 0);
   }
-
-  FaultyBackend* backend_ = nullptr;
-  Context context_;
-  std::unique_ptr<SiluMulCase> case_;
-  std::vector<uint8_t> expected_;
 };
 
 TEST_F(Fast, ServesOnceItIsProven) {
@@ -111,8 +96,7 @@ TEST_F(Fast, IsDeclinedForAnyOneGate) {
 
 TEST_F(Fast, HandsOverForGood) {
   for (const bool live : {false, true}) {
-    open(BITEXACT_POLICY_VERIFY);
-    live ? break_fast_live() : break_fast_gate(0x3f80);
+    open_broken(BITEXACT_POLICY_VERIFY, live);
     EXPECT_EQ(call(), BITEXACT_STATUS_OK);
     expect_handed_over(live ? BITEXACT_BASIS_LIVE : BITEXACT_BASIS_PROBE);
     backend_->fused_silu_mul = nullptr;  // good again: too late
@@ -128,6 +112,7 @@ TEST_F(Fast, HandsOverForGood) {
 
 TEST_F(Fast, HandsOverWhereItCannotBeLaunched) {
   open(BITEXACT_POLICY_VERIFY);
+  backend_->only_fast = true;
   backend_->fused_silu_mul = [](const SiluMulArgs&, bitexact_stream) {
     return fail(BITEXACT_STATUS_CUDA_ERROR, "injected by a test");
   };
@@ -138,9 +123,8 @@ TEST_F(Fast, HandsOverWhereItCannotBeLaunched) {
 }
 
 TEST_F(Fast, WithAWrongIeeeKernelTooTheReferenceServes) {
-  open(BITEXACT_POLICY_VERIFY);
+  open_broken(BITEXACT_POLICY_VERIFY, false);
   backend_->only_fast = false;
-  break_fast_gate(0x3f80);
   EXPECT_EQ(call(), BITEXACT_STATUS_OK);
   EXPECT_TRUE(right());
   EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
@@ -150,8 +134,7 @@ TEST_F(Fast, WithAWrongIeeeKernelTooTheReferenceServes) {
 
 // Nothing proves a kernel under TRUST.
 TEST_F(Fast, IsNotTrusted) {
-  open(BITEXACT_POLICY_TRUST);
-  break_fast_gate(0x3f80);
+  open_broken(BITEXACT_POLICY_TRUST, false);
   EXPECT_EQ(call(), BITEXACT_STATUS_OK);
   EXPECT_TRUE(right());
   EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
@@ -161,8 +144,7 @@ TEST_F(Fast, IsNotTrusted) {
 
 TEST_F(Fast, ADeclineIsNoErrorUnderStrict) {
   for (const bool live : {false, true}) {
-    open(BITEXACT_POLICY_STRICT);
-    live ? break_fast_live() : break_fast_gate(0x3f80);
+    open_broken(BITEXACT_POLICY_STRICT, live);
     EXPECT_EQ(call(), BITEXACT_STATUS_OK);
     expect_handed_over(live ? BITEXACT_BASIS_LIVE : BITEXACT_BASIS_PROBE);
   }
@@ -181,8 +163,7 @@ TEST_F(Fast, AuditHandsOver) {
 }
 
 TEST_F(Fast, WarmUpHandsOver) {
-  open(BITEXACT_POLICY_VERIFY);
-  break_fast_gate(0x3f80);
+  open_broken(BITEXACT_POLICY_VERIFY, false);
   EXPECT_EQ(bitexact_gate_warm_up(context_.get(), nullptr, &case_->params, nullptr), BITEXACT_STATUS_OK);
   EXPECT_EQ(story(true).state, BITEXACT_STATE_DECLINED);
   EXPECT_EQ(story(false).state, BITEXACT_STATE_ACCEPTED);
@@ -197,17 +178,9 @@ TEST_F(Fast, WarmUpHandsOver) {
 // The caller's own result is held against either kernel in one call.
 TEST_F(Fast, VerifyHandsOver) {
   for (const bool live : {false, true}) {
-    open(BITEXACT_POLICY_VERIFY, BITEXACT_REFERENCE_CALLER);
-    live ? break_fast_live() : break_fast_gate(0x3f80);
-    std::vector<uint8_t> eager = expected_;
-    const auto p = moved(case_->params, case_->arena, eager.data());
-    bitexact_silu_mul_reference r = BITEXACT_SILU_MUL_REFERENCE_INIT;
-    r.out = p.out;
-    r.out_batch_stride = p.out_batch_stride;
-    r.out_row_stride = p.out_row_stride;
+    open_broken(BITEXACT_POLICY_VERIFY, live, BITEXACT_REFERENCE_CALLER);
     int32_t verdict = -1;
-    EXPECT_EQ(bitexact_fused_silu_mul_verify(context_.get(), &case_->params, &r, nullptr, &verdict),
-              BITEXACT_STATUS_OK);
+    EXPECT_EQ(verify(&verdict), BITEXACT_STATUS_OK);
     EXPECT_EQ(verdict, BITEXACT_STATE_ACCEPTED);
     EXPECT_EQ(call(), BITEXACT_STATUS_OK);
     expect_handed_over(live ? BITEXACT_BASIS_LIVE : BITEXACT_BASIS_PROBE);

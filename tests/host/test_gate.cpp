@@ -1,66 +1,24 @@
 // The gate as a table: from each state, what each event leads to. No GPU: a host backend whose faults the
 // test decides.
-#include "context.h"
-#include "faulty_context.h"
-#include "host/host_backend.h"
-#include "reference/reference.h"
-
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <new>
-#include <string>
 #include <thread>
 
-#include "cases.h"
-#include "contexts.h"
+#include "gate_fixture.h"
+#include "host/host_backend.h"
 
 using namespace bitexact;
 using namespace bitexact_test;
 
 namespace {
 
-// A context over a faulty backend, and one small call for it, which no fast kernel serves.
-class GateTest : public testing::Test {
+// Of a dtype that no fast kernel serves.
+class GateTest : public GateFixture {
  protected:
-  void open(int32_t policy, int32_t mode = BITEXACT_REFERENCE_BUILTIN) {
-    backend_ = make_faulty(context_, BITEXACT_DEVICE_HOST, GateOptions{policy, mode});
-    ASSERT_EQ(bitexact_context_set_log(
-                  context_.get(),
-                  [](int32_t level, const char* text, void* user) {
-                    static_cast<GateTest*>(user)->log_.push_back(std::to_string(level) + " " + text);
-                  },
-                  this),
-              BITEXACT_STATUS_OK);
-    remake();
-  }
+  GateTest() : GateFixture(BITEXACT_DTYPE_FLOAT16) {}
 
-  void remake(bool in_place = false) {
-    case_ = std::make_unique<SiluMulCase>(make_case(
-        {BITEXACT_DTYPE_FLOAT16, 0, 0, 1, 3, 64, 0, 0, false, in_place ? InPlace::gate : InPlace::no}, 5));
-    before_ = case_->arena.bytes();
-    expected_ = before_;
-    bitexact_reference::silu_mul(moved(case_->params, case_->arena, expected_.data()));
-  }
-
-  int32_t call() { return bitexact_fused_silu_mul(context_.get(), &case_->params, nullptr); }
-  bool right() const { return case_->arena.bytes() == expected_; }
-  bool untouched() const { return case_->arena.bytes() == before_; }
   bitexact_gate_report story() { return only_story(context_.get()); }
-
-  // The framework's own result, and its verdict.
-  int32_t verify(int32_t* verdict, bool wrong = false) {
-    std::vector<uint8_t> eager = before_;
-    const auto p = moved(case_->params, case_->arena, eager.data());
-    bitexact_reference::silu_mul(p);
-    if (wrong) static_cast<uint16_t*>(p.out)[70] ^= 1;
-    bitexact_silu_mul_reference r = BITEXACT_SILU_MUL_REFERENCE_INIT;
-    r.out = p.out;
-    r.out_batch_stride = p.out_batch_stride;
-    r.out_row_stride = p.out_row_stride;
-    return bitexact_fused_silu_mul_verify(context_.get(), &case_->params, &r, nullptr, verdict);
-  }
 
   // A fused kernel that gets one element of the second row wrong.
   void break_fused() {
@@ -71,20 +29,14 @@ class GateTest : public testing::Test {
     };
   }
 
-  // One that does so on the caller's tensors alone, which no probe has the shape of.
+  // One that does so on the caller's tensors alone.
   void break_fused_live() {
     backend_->fused_silu_mul = [this](const SiluMulArgs& a, bitexact_stream stream) {
       const int32_t status = backend_->reference(a, stream);
-      if (a.cols == 192) static_cast<uint16_t*>(a.out.data)[100] ^= 0x8000;  // the collapsed call
+      if (is_live(a)) static_cast<uint16_t*>(a.out.data)[100] ^= 0x8000;
       return status;
     };
   }
-
-  FaultyBackend* backend_ = nullptr;
-  Context context_;
-  std::unique_ptr<SiluMulCase> case_;
-  std::vector<uint8_t> before_, expected_;
-  std::vector<std::string> log_;
 };
 
 TEST_F(GateTest, AnEqualKernelIsAcceptedOnceAndThenRunsAlone) {
