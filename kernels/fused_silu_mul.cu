@@ -9,6 +9,7 @@
 
 #include "common/launch.h"
 #include "fused_silu_mul.cuh"
+#include "fused_silu_mul_vector.h"
 #include "variants.h"
 
 namespace bitexact {
@@ -17,67 +18,59 @@ namespace {
 // --------------------------------------------------------------------------------- kernels --
 
 // Of a block. Small ones: when one ends, the next one's loads start at once. Measured.
-constexpr int vector_threads = 128, scalar_threads = 256;
+constexpr int vector_threads = 128;
 
-// What the vector kernels need, as short as can be: reading it delays small calls. Strides in bytes.
-struct VectorArgs {
-  const void *gate, *up;
-  void* out;
-  uint32_t whole, threads;  // of a row: those with a vector each, and all
-  int32_t rows, gate_row, up_row, out_row, gate_batch, up_batch, out_batch;
-  int32_t rows_on_x;  // more rows than the y axis holds
-};
-struct ClampedVectorArgs : VectorArgs {
-  float limit;
-};
-template <Form F>
-using VectorArgsOf = std::conditional_t<clamp_of(F) == Clamp::none, VectorArgs, ClampedVectorArgs>;
-
-ClampedVectorArgs vector_args(const SiluMulArgs& a, int64_t whole, int64_t threads, bool rows_on_x) {
-  const auto bytes = [&](int64_t stride) { return static_cast<int32_t>(stride * size_of(a.dtype)); };
-  return {{a.gate.data, a.up.data, a.out.data, static_cast<uint32_t>(whole), static_cast<uint32_t>(threads),
-           static_cast<int32_t>(a.rows), bytes(a.gate.row), bytes(a.up.row), bytes(a.out.row),
-           bytes(a.gate.batch), bytes(a.up.batch), bytes(a.out.batch), rows_on_x},
-          a.limit};
-}
-
-// N elements a thread, then one. Blocks run through a row before they come to the next, as memory likes it.
+// Thread i: vector i, or a single element behind all of them.
 template <class X, Form F, int N, Steps S>
 __global__ void __launch_bounds__(vector_threads)
-    fused_silu_mul_vector(const __grid_constant__ VectorArgsOf<F> a) {
-  const unsigned row_block = a.rows_on_x ? blockIdx.x : blockIdx.y,
-                 col_block = a.rows_on_x ? blockIdx.y : blockIdx.x;
-  const unsigned v = col_block * blockDim.x + threadIdx.x;
-  const int r = row_block * blockDim.y + threadIdx.y, b = blockIdx.z;
-  // Offsets of the whole vector, in bytes. Here, beside the waiting for loads, and not where each is used.
-  auto offset = [&](int32_t batch, int32_t row) {
-    int64_t at = int64_t{r} * row + int64_t{b} * batch + int64_t{v} * (N * sizeof(X));
-    asm volatile("" : "+l"(at));
-    return at;
-  };
-  const int64_t gate_at = offset(a.gate_batch, a.gate_row), up_at = offset(a.up_batch, a.up_row),
-                out_at = offset(a.out_batch, a.out_row);
-  const X* gate = reinterpret_cast<const X*>(static_cast<const char*>(a.gate) + gate_at);
-  const X* up = reinterpret_cast<const X*>(static_cast<const char*>(a.up) + up_at);
-  X* out = reinterpret_cast<X*>(static_cast<char*>(a.out) + out_at);
+    fused_silu_mul_vector(const __grid_constant__ SiluMulVectorArgs a) {
+  constexpr int bytes = N * static_cast<int>(sizeof(X));
+  const uint32_t i = blockIdx.x * vector_threads + threadIdx.x;
+  const int b = blockIdx.z;
   float limit = 0.0f;
   if constexpr (clamp_of(F) != Clamp::none) limit = limit_of<X, F>(a.limit);
-  int count = N;
-  if (v < a.whole && r < a.rows) {
+  if (i < a.total) {
+    const int r = __umulhi(i, a.of_whole.factor) >> a.of_whole.shift;
+    int64_t gate_at = 0, up_at = 0, out_at = 0;
+    if (b > 0) {  // else their line of arguments is not waited for
+      gate_at = int64_t{b} * a.gate_batch, up_at = int64_t{b} * a.up_batch, out_at = int64_t{b} * a.out_batch;
+    }
+    auto add = [&](int64_t& at, int32_t step) {
+      at += int64_t{r} * step + int64_t{i} * bytes;
+      asm volatile("" : "+l"(at));  // here, beside the waiting for loads, and not where it is used
+    };
+    add(gate_at, a.gate_step), add(up_at, a.up_step), add(out_at, a.out_step);
+    const X* const gate = reinterpret_cast<const X*>(a.gate + gate_at);
+    const X* const up = reinterpret_cast<const X*>(a.up + up_at);
+    char* to = a.out + out_at;
+    asm volatile("" : "+l"(to));  // now, not where it is used: a condition would make it come by a slower way
+    __builtin_assume(__isGlobal(to));
+    X* const out = reinterpret_cast<X*>(to);
     const auto g = Vector<X, N>::load(gate), u = Vector<X, N>::load(up);
     Vector<X, N> o;
     if (quick_silu_mul<X, F, S>(g, u, o, limit)) return o.store(out);
-  } else {
-    if (v >= a.threads || r >= a.rows) return;
-    const int64_t back = int64_t{v - a.whole} * (N - 1);  // behind the whole ones each has one
-    gate -= back, up -= back, out -= back;
-    count = 1;
   }
+  // Element after element, if there are any for this thread.
+  uint32_t j = i;
+  asm volatile("" : "+r"(j));  // far from the code above, which is to be read in one go
+  const uint32_t total = a.rows * a.whole;
+  const bool single = j >= total;
+  if (single) j -= total;
+  if (single && j >= a.rest_total) return;
+  const uint32_t in_row = single ? a.rest : a.whole;
+  const int r = j / in_row, c = j - r * in_row, column = single ? a.whole * N + c : c * N;
+  auto element = [&](auto* data, int32_t batch, int32_t row) {
+    return data + (int64_t{b} * batch + int64_t{r} * row + int64_t{column} * static_cast<int>(sizeof(X)));
+  };
+  const X* const gate = reinterpret_cast<const X*>(element(a.gate, a.gate_batch, a.gate_row));
+  const X* const up = reinterpret_cast<const X*>(element(a.up, a.up_batch, a.up_row));
+  X* const out = reinterpret_cast<X*>(element(a.out, a.out_batch, a.out_row));
 #pragma unroll 1
-  for (int i = 0; i < count; ++i) out[i] = silu_mul<X, F>(gate[i], up[i], limit);
+  for (int k = 0; k < (single ? 1 : N); ++k) out[k] = silu_mul<X, F, S>(gate[k], up[k], limit);
 }
 
-constexpr int scalar_elements = 4;  // a thread, so that their loads wait together
+constexpr int scalar_threads = 256;  // of a block
+constexpr int scalar_elements = 4;   // a thread, so that their loads wait together
 
 // N single elements a thread, any size.
 template <class X, Form F, int N, Steps S>
@@ -106,13 +99,12 @@ __global__ void __launch_bounds__(scalar_threads)
           continue;
         }
         // Each for itself, so that what the check found of a gate holds whatever stands beside it.
-        auto is_small = [](X x) { return fabsf(widen(x)) < quick_below<X, F>; };
 #pragma unroll 1
         for (int64_t at = c; at < std::min<int64_t>(c + N * blockDim.x, a.cols); at += blockDim.x) {
-          if (!is_small(gate[at])) out[at] = silu_mul<X, F>(gate[at], up[at], limit);
+          if (!is_quick<X, F>(gate[at])) out[at] = silu_mul<X, F, S>(gate[at], up[at], limit);
         }
         each([&](int i, int64_t at) {
-          if (is_small(g.at[i])) out[at] = o.at[i];
+          if (is_quick<X, F>(g.at[i])) out[at] = o.at[i];
         });
       }
     }
@@ -172,22 +164,20 @@ const void* fused_silu_mul_entry(const SiluMulArgs& a, SiluMulVariant variant) {
 }
 
 cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, cudaStream_t stream) {
-  const bool scalar = vector_bytes(variant) == 0;
-  const int64_t elements = scalar ? scalar_elements : vector_bytes(variant) / size_of(a.dtype);
-  const int64_t whole = a.cols / elements, rest = a.cols - whole * elements;
-  const int64_t threads = scalar ? whole + (rest > 0 ? 1 : 0) : whole + rest;
-  const int64_t most = scalar ? scalar_threads : vector_threads;
-  const int64_t blocks_a_row = ceil_div(threads, most);
+  const void* const entry = fused_silu_mul_entry(a, variant);
+  if (vector_bytes(variant) > 0) {
+    SiluMulVectorArgs v = vector_args(a, vector_bytes(variant));
+    const dim3 grid(grid_x(ceil_div(int64_t{v.total} + v.rest_total, vector_threads)), 1, grid_yz(a.batches));
+    void* arguments[] = {&v};
+    return cudaLaunchKernel(entry, grid, vector_threads, arguments, 0, stream);
+  }
+  const int64_t threads = ceil_div(a.cols, scalar_elements), blocks_a_row = ceil_div(threads, scalar_threads);
   const int64_t x = blocks_a_row == 1 ? threads : ceil_div(ceil_div(threads, blocks_a_row), 32) * 32;
-  const int64_t y = std::min(std::max<int64_t>(most / x, 1), a.rows);
-  const int64_t row_blocks = ceil_div(a.rows, y), col_blocks = ceil_div(threads, x);
+  const int64_t y = std::min(std::max<int64_t>(scalar_threads / x, 1), a.rows);
   const dim3 block(static_cast<unsigned>(x), static_cast<unsigned>(y));
-  const bool rows_on_x = !scalar && row_blocks > 65535;
-  ClampedVectorArgs vector = vector_args(a, whole, threads, rows_on_x);
-  const dim3 grid(grid_x(rows_on_x ? row_blocks : col_blocks), grid_yz(rows_on_x ? col_blocks : row_blocks),
-                  grid_yz(a.batches));
-  void* arguments[] = {scalar ? static_cast<void*>(const_cast<SiluMulArgs*>(&a)) : &vector};
-  return cudaLaunchKernel(fused_silu_mul_entry(a, variant), grid, block, arguments, 0, stream);
+  const dim3 grid(grid_x(ceil_div(threads, x)), grid_yz(ceil_div(a.rows, y)), grid_yz(a.batches));
+  void* arguments[] = {const_cast<SiluMulArgs*>(&a)};
+  return cudaLaunchKernel(entry, grid, block, arguments, 0, stream);
 }
 
 }  // namespace bitexact

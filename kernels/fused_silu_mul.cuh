@@ -161,7 +161,11 @@ __device__ Word<X> greatest(Word<X> so_far, Word<X> v) {
   }
 }
 template <class X, Form F>
-__device__ bool is_quick(Word<X> greatest) {
+__device__ bool is_quick(X gate) {
+  return fabsf(widen(gate)) < quick_below<X, F>;
+}
+template <class X, Form F>
+__device__ bool all_quick(Word<X> greatest) {
   constexpr float limit = quick_below<X, F>;
   float lanes[2] = {};
   widen_lanes<X>(greatest, lanes);
@@ -192,10 +196,11 @@ __device__ Word<X> silu_mul(Word<X> gate, Word<X> up, float limit, SiluOf silu_o
 }
 
 // One element, any gate.
-template <class X, Form F>
+template <class X, Form F, Steps S>
 __device__ X silu_mul(X gate, X up, float limit) {
   using A = Arithmetic<X>;
-  const float s = silu<X, F>(clamped_gate<F>(widen(gate), limit));
+  const float g = clamped_gate<F>(widen(gate), limit);
+  const float s = is_quick<X, F>(gate) ? quick_silu<X, F, S>(g) : silu<X, F>(g);
   X out[2];  // a packed value holds it twice
   A::store(silu_mul<X, F>(A::load(gate, gate), A::load(up, up), limit, [s](float) { return s; }), out[0],
            out[1]);
@@ -218,7 +223,7 @@ __device__ bool quick_silu_mul(const Vector<X, N>& gate, const Vector<X, N>& up,
     word(out, i) = silu_mul<X, F>(word(gate, i), word(up, i), limit, quick_silu<X, F, S>);
     most = greatest<X>(most, word(gate, i));
   }
-  return is_quick<X, F>(most);
+  return all_quick<X, F>(most);
 }
 
 }  // namespace

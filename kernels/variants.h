@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "args.h"
+#include "fused_silu_mul_vector.h"
 
 namespace bitexact {
 
@@ -26,15 +27,18 @@ inline bool is_short_batch(int64_t stride, int64_t size) {
 // Where launchers change their ways. Measured.
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
-constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
+constexpr int64_t most_lanes = int64_t{1} << 31;  // that one number names
+constexpr int64_t rope_many_heads = 64;           // above: four heads a thread, where tables are wide
 // Of cos and sin; above: the cache is not asked to keep them.
 constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 
 // Do the tensors take vectors of these bytes, and the sizes a grid without loops?
 inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   const int64_t size = size_of(a.dtype);
-  if (a.batches > 65535 || a.rows > INT32_MAX / 2 || (a.rows > 1 && a.cols > int64_t{1} << 22)) return false;
+  if (a.batches > 65535 || a.rows > INT32_MAX / 8) return false;
   if (a.cols * size > bytes * (UINT32_MAX / 2)) return false;  // numbered in 32 bits
+  if (a.rows > 1 && (a.cols * size < 2 * bytes || a.cols * size > bytes * most_vectors / a.rows))
+    return false;
   for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
     if (!is_short(rows->batch) || !is_short(rows->row)) return false;
     if (!is_multiple(rows->data, bytes)) return false;
@@ -125,6 +129,8 @@ inline bool fits(const RopeArgs& a, RopeVariant variant) {
   if (narrow && (size != 2 || table_size != 2)) return false;
   if (lanes && (!is_multiple(a.head_dim * size, bytes) || a.head_dim * size > rope_lanes * bytes))
     return false;
+  const int64_t heads = a.heads[0] + a.heads[1];
+  if (lanes && (heads < 2 || heads * a.tokens > most_lanes / rope_lanes)) return false;
   if (!vectors_fit(a, bytes)) return false;
   return variant == RopeVariant::vec16 || table_vectors_fit(a, narrow ? 8 : 16);
 }

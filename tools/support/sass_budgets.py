@@ -29,12 +29,14 @@ SCALAR, HALF = 0, 1  # Layout
 FAST = 1  # Steps
 
 
-def silu_mul(elements: str, steps: str) -> Budget:
-    """Elements without a branch, in either kind of steps, and the formula itself for a gate that is too large."""
-    n = int(elements)
+def silu_mul(kind: str, elements: str, steps: str) -> Budget:
+    """Elements without a branch, in either kind of steps, and the formula itself for a gate that is too large; in the
+    vector kernel also for a single element, of any gate."""
+    vector = kind == "vector"
+    n = int(elements) + (1 if vector else 0)
     if int(steps) == FAST:
-        return Budget(exp=1, division=1, approximate=n)
-    return Budget(exp=n + 1, division=1, newton=n)
+        return Budget(exp=1, division=1, approximate=n, divides_integers=vector)
+    return Budget(exp=int(elements) + 1, division=1, newton=n, divides_integers=vector)
 
 
 def rope(dtype: str, compute: str, layout: str, fused: str) -> Budget:
@@ -67,7 +69,7 @@ def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> 
 TYPE = r"(?:bitexact::)?(\w+)"
 KERNELS = (
     (
-        r"fused_silu_mul_(?:vector|scalar)<(?:bitexact::)?\w+, \(\w*Form\)\d, (\d+), \(\w*Steps\)(\d)>",
+        r"fused_silu_mul_(vector|scalar)<(?:bitexact::)?\w+, \(\w*Form\)\d, (\d+), \(\w*Steps\)(\d)>",
         silu_mul,
     ),
     (rf"fused_rope<{TYPE}, (?:bitexact::)?\w+, {TYPE}, \(Layout\)(\d), (\w+)>", rope),
