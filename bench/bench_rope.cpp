@@ -163,7 +163,7 @@ bitexact_rope_params params(const Shape& s, char* in, char* out, const bench::Ta
   return p;
 }
 
-std::vector<bench::Measurement> measure(const Shape& s, bitexact_context* context, double seconds,
+std::vector<bench::Measurement> measure(const Shape& s, bench::Context& context, double seconds,
                                         bench::Rotation& rotation) {
   const Sizes sizes(s);
   const int64_t tensors = (sizes.tensors() + 255) / 256 * 256, moved = 2 * (sizes.q + sizes.k);
@@ -188,9 +188,12 @@ std::vector<bench::Measurement> measure(const Shape& s, bitexact_context* contex
     works.push_back(bench::memory_copy(in, tensors));
   works.push_back({"bitexact", [&](int set) {
                      const bitexact_rope_params p = params(s, in(set), out(set), tables);
-                     bench::check_status(bitexact_fused_rope(context, &p, bench::stream()), "fused_rope");
+                     bench::check_status(bitexact_fused_rope(context.get(), &p, bench::stream()),
+                                         "fused_rope");
                    }});
-  return bench::measure(works, rotation, seconds);
+  std::vector<bench::Measurement> measured = bench::measure(works, rotation, seconds);
+  if (!measured.empty()) measured.back().name += ": " + context.kernel();
+  return measured;
 }
 
 }  // namespace
@@ -202,7 +205,7 @@ int main(int argc, char** argv) try {
   for (const Shape& s : shapes) {
     const Sizes sizes(s);
     report.shape(name(s), 2.0 * static_cast<double>(sizes.q + sizes.k), [&](bench::Rotation& rotation) {
-      return measure(s, context.get(), report.options().seconds, rotation);
+      return measure(s, context, report.options().seconds, rotation);
     });
   }
   return report.exit_code();

@@ -98,7 +98,7 @@ Set set_at(char* at, const Shape& s) {
   return set;
 }
 
-std::vector<bench::Measurement> measure(const Shape& s, bitexact_context* context, double seconds,
+std::vector<bench::Measurement> measure(const Shape& s, bench::Context& context, double seconds,
                                         bench::Rotation& rotation) {
   const int64_t bytes = tensor_bytes(s), set_bytes = (s.form == Form::in_place ? 2 : 3) * bytes;
   rotation = bench::rotation(set_bytes, 3 * bytes);
@@ -112,10 +112,12 @@ std::vector<bench::Measurement> measure(const Shape& s, bitexact_context* contex
   if (bytes > 32 << 20 && s.form != Form::in_place) works.push_back(bench::memory_copy(at, set_bytes / 2));
   works.push_back({"bitexact", [&](int set) {
                      const bitexact_silu_mul_params p = set_at(at(set), s).params;
-                     bench::check_status(bitexact_fused_silu_mul(context, &p, bench::stream()),
+                     bench::check_status(bitexact_fused_silu_mul(context.get(), &p, bench::stream()),
                                          "fused_silu_mul");
                    }});
-  return bench::measure(works, rotation, seconds);
+  std::vector<bench::Measurement> measured = bench::measure(works, rotation, seconds);
+  if (!measured.empty()) measured.back().name += ": " + context.kernel();
+  return measured;
 }
 
 }  // namespace
@@ -125,10 +127,9 @@ int main(int argc, char** argv) try {
   bench::Context context;
   report.empty_kernel();
   for (const Shape& s : shapes) {
-    report.shape(name(s), 3.0 * static_cast<double>(s.rows * s.cols * bench::dtype_bytes(s.dtype)),
-                 [&](bench::Rotation& rotation) {
-                   return measure(s, context.get(), report.options().seconds, rotation);
-                 });
+    report.shape(
+        name(s), 3.0 * static_cast<double>(s.rows * s.cols * bench::dtype_bytes(s.dtype)),
+        [&](bench::Rotation& rotation) { return measure(s, context, report.options().seconds, rotation); });
   }
   return report.exit_code();
 } catch (const std::exception& error) {

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 SHAPES = (
     ("bench_silu_mul", "Ideogram-4 4400 x 6144 bfloat16"),
     ("bench_silu_mul", "gpt-oss 16 x 2880 bfloat16"),
+    ("bench_silu_mul", "Llama-3 8B 16 x 14336 bfloat16 packed"),
     ("bench_silu_mul", "Llama-3 8B 256 x 14336 bfloat16 packed"),
     ("bench_silu_mul", "odd 1000 x 3419 bfloat16 packed"),
     ("bench_silu_mul", "odd 77 x 1023 float32"),

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,12 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   bitexact_context* get() const { return context_; }
+  // The kernel that most of the calls since the last question ran, after its operation's name.
+  std::string kernel();
 
  private:
   bitexact_context* context_ = nullptr;
+  std::map<std::string, int64_t> calls_;
 };
 
 struct Work {

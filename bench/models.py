@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cases import Rope
 
@@ -64,8 +65,10 @@ def linear(layer: nn.Linear, x: Tensor) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, grouped: bool = False) -> Tensor:
-    """Of (batch, tokens, heads, dim), to (batch, tokens, heads * dim)."""
-    with part("attention"):
+    """Of (batch, tokens, heads, dim), to (batch, tokens, heads * dim). With few kv heads by the flash kernel: of one
+    query token cuDNN's, which PyTorch would take, gives other bits from run to run."""
+    choice = sdpa_kernel(SDPBackend.FLASH_ATTENTION) if grouped and q.is_cuda else contextlib.nullcontext()
+    with part("attention"), choice:
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
         return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped).transpose(1, 2).flatten(2)
 

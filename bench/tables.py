@@ -50,6 +50,7 @@ def program(data: Any) -> list[str]:
             ]
             held[-1].append(number(copy["median_us"] / own["median_us"], 3) if copy else "-")
             held[-1].append(number(own["median_us"] - empty) if empty and own["median_us"] < 20 else "-")
+            held[-1].append(own["work"].removeprefix("bitexact: "))
         else:
             for w in works:
                 ratio = f"{1 / w['ratio_to_limit']:.3f}" if "ratio_to_limit" in w else "-"
@@ -65,7 +66,7 @@ def program(data: Any) -> list[str]:
             "TB/s",
             "ratio to plain",
         ]
-        lines += table([*head, "ratio to cudaMemcpy", "us over an empty kernel"], held) + [""]
+        lines += table([*head, "ratio to cudaMemcpy", "us over an empty kernel", "kernel"], held) + [""]
     if others:
         lines += table(["what", "work", "median us", "p10", "p90", "times the plain one"], others) + [""]
     return lines + failed
