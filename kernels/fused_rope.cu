@@ -47,7 +47,7 @@ bool is_dense(const RopeArgs& a) {
 
 // Where blocks take q or k of whole tokens: both run on without gaps and the tables stay in the cache.
 bool is_apart(const RopeArgs& a, const RopeVectorArgs& v) {
-  return v.side[0].groups == v.side[1].groups && v.keep_tables && is_dense(a);
+  return 2 * v.q_groups == v.groups && v.keep_tables && is_dense(a);
 }
 
 // Most threads of a block. Whole tokens, so that their table entries are fetched once; or q or k of them; or two
@@ -56,17 +56,9 @@ bool is_apart(const RopeArgs& a, const RopeVectorArgs& v) {
 int64_t most_threads(const RopeArgs& a, const RopeVectorArgs& v, int64_t units, bool heads_first) {
   if (a.batches * a.tokens < rope_few_tokens) return 128;
   if (heads_first) return 2 * units;
-  const int64_t q_threads = units * v.side[0].groups;
+  const int64_t q_threads = units * v.q_groups;
   if (is_apart(a, v) && q_threads <= rope_vector_threads) return q_threads;
   return units * v.groups <= rope_vector_threads ? rope_vector_threads : rope_vector_threads / 2;
-}
-
-cudaError_t launch(const RopeArgs& a, RopeVariant variant, RopeVectorArgs& v, Geometry g, bool heads_on_x,
-                   cudaStream_t stream) {
-  v.heads_on_x = heads_on_x && g.grid.x <= 65535;
-  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
-  void* arguments[] = {&v};
-  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
 }
 
 cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
@@ -75,18 +67,19 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
   const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
   const bool heads_first = is_heads_first(a);
   const int64_t threads = std::max(most_threads(a, v, units, heads_first), units);
-  const Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
-  return launch(a, variant, v, g, !heads_first && !is_apart(a, v), stream);
+  Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
+  v.heads_on_x = !heads_first && !is_apart(a, v) && g.grid.x <= 65535;
+  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
+  void* arguments[] = {&v};
+  return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
 }
 
-// Small blocks, which follow each other through memory as those of a copy do. Measured.
 cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
-  RopeVectorArgs v = vector_args(a, variant);
   const int64_t elements = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
-  v.vectors = 2 * v.rotary_units + static_cast<int32_t>(tail_units(a, elements));
-  int64_t units = 2;
-  while (units < v.vectors) units *= 2;
-  return launch(a, variant, v, geometry(a, units, v.groups, 128, 128), true, stream);
+  RopeLanesArgs v = lanes_args(a, 2 * (a.rotary_dim / 2 / elements) + tail_units(a, elements), elements);
+  const dim3 grid(grid_x(ceil_div(int64_t{v.total} << v.log_width, lanes_threads)), 1, grid_yz(a.batches));
+  void* arguments[] = {&v};
+  return cudaLaunchKernel(fused_rope_entry(a, variant), grid, lanes_threads, arguments, 0, stream);
 }
 
 }  // namespace

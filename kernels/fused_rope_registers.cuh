@@ -103,12 +103,10 @@ __device__ void load_now(Vector<X, N>& v, const char* from) {
 // Asks the second-level cache to keep what is loaded, since every layer of a model reads the same tables; but not
 // tables so large that little else would stay.
 __device__ inline uint64_t table_policy(bool keep) {
-  uint64_t policy;
-  if (keep)
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  else
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
+  uint64_t last, normal;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  return keep ? last : normal;
 }
 template <class T, int N>
 __device__ void load_kept(Vector<T, N>& v, const char* from, uint64_t policy) {

@@ -32,8 +32,20 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   if (h >= a.groups || t >= a.tokens) return;
 
   int row;
-  const bool outside = !table_row(a, b, t, unit == 0 && h == 0, row);
-  const Place at(a, b, t, h);
+  const bool outside = !table_row(a.some, a.by_position, b, t, row);
+  const RopeTensors& all = a.tensors;
+  const bool of_k = h >= a.q_groups;
+  const Place at(a.some, b, t, h, of_k, 0);
+  const char* const in = at.input(all);
+  X* const out = reinterpret_cast<X*>(at.output(all));
+  // Of the thread's heads, each `groups`-th of q or of k.
+  const int groups = of_k ? a.groups - a.q_groups : a.q_groups, first_head = of_k ? h - a.q_groups : h;
+  auto is_there = [&](int i) { return i == 0 || first_head + i * groups < (of_k ? a.k_heads : a.q_heads); };
+  auto input = [&](int i) { return in + int64_t{i * groups} * (of_k ? all.k_head : all.q_head); };
+  auto output = [&](int i) {
+    return reinterpret_cast<X*>(reinterpret_cast<char*>(out) +
+                                int64_t{i * groups} * (of_k ? all.k_out_head : all.q_out_head));
+  };
   // A unit is 2 P elements: two vectors of members, `second` elements apart, or one of pairs; beyond the rotated
   // ones the same of the tail, so that side by side threads read and write side by side.
   constexpr int size = static_cast<int>(sizeof(X)), step = L == Layout::half ? P : 2 * P;
@@ -45,21 +57,19 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     Piece<X, L, P> piece[H];
 #pragma unroll
     for (int i = 0; i < H; ++i) {
-      if (at.is_there(i)) piece[i].load(at.input(i) + first * size, second * size);
+      if (is_there(i)) piece[i].load(input(i) + first * size, second * size);
     }
     // The tail's threads too, so that the others of their warp need not wait for them.
-    const int entry = tail ? 0 : unit * E::bytes;
-    const uint64_t policy = table_policy(a.keep_tables != 0);
+    const int entry = tail ? 0 : unit * E::bytes, half_bytes = a.half * static_cast<int>(sizeof(T));
+    const uint64_t policy = table_policy(a.keep_tables);
     E cos_entries, sin_entries;
-    cos_entries.load(a.cos.data + (int64_t{b} * a.cos.batch + int64_t{row} * a.cos.token + entry),
-                     a.table_half_bytes, policy);
-    sin_entries.load(a.sin.data + (int64_t{b} * a.sin.batch + int64_t{row} * a.sin.token + entry),
-                     a.table_half_bytes, policy);
+    cos_entries.load(at.cos(all, row, entry), half_bytes, policy);
+    sin_entries.load(at.sin(all, row, entry), half_bytes, policy);
     if (tail) {
 #pragma unroll
       for (int i = 0; i < H; ++i) {
-        if (!at.is_there(i)) return;
-        piece[i].store(at.template output<X>(i) + first, second);
+        if (!is_there(i)) return;
+        piece[i].store(output(i) + first, second);
       }
       return;
     }
@@ -72,32 +82,33 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     }
 #pragma unroll
     for (int i = 0; i < H; ++i) {
-      if (!at.is_there(i)) return;
+      if (!is_there(i)) return;
       Members<C, M> x, o;
       piece[i].template unpack_to<C, M>(x);
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         rotate<A, Fused>(x.first[m], x.second[m], cos.first[m], sin.first[m], cos.second[m], sin.second[m],
-                         a.combine, o.first[m], o.second[m]);
+                         a.some.combine, o.first[m], o.second[m]);
       }
-      store_members<L, C, M>(o, at.template output<X>(i), unit * P, a.half);
+      store_members<L, C, M>(o, output(i), unit * P, a.half);
     }
     return;
   }
 
   // A row that no table has, whose tail is copied all the same, or the rest of a tail that no whole vectors cover.
+  if (outside && unit == 0 && h == 0) count_outside(a.some);
   Members<C, M> o;
 #pragma unroll
   for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();
 #pragma unroll 1
-  for (int i = 0; at.is_there(i); ++i) {
+  for (int i = 0; is_there(i); ++i) {
     if (!tail) {
-      store_members<L, C, M>(o, at.template output<X>(i), unit * P, a.half);
+      store_members<L, C, M>(o, output(i), unit * P, a.half);
     } else {
-      const X* const from = reinterpret_cast<const X*>(at.input(i));
-      for (int d = first; d < first + step && d < a.head_dim; ++d) at.template output<X>(i)[d] = from[d];
+      const X* const from = reinterpret_cast<const X*>(input(i));
+      for (int d = first; d < first + step && d < a.head_dim; ++d) output(i)[d] = from[d];
       for (int d = first + second; second > 0 && d < first + second + step && d < a.head_dim; ++d) {
-        at.template output<X>(i)[d] = from[d];
+        output(i)[d] = from[d];
       }
     }
   }

@@ -144,6 +144,27 @@ TEST(Dispatch, SiluMulOfVeryLongRowsIsScalar) {
   EXPECT_EQ(choose_variant(a), SiluMulVariant::scalar);
 }
 
+// Rows of one vector, whose number no factor divides by, and more vectors than one number names.
+TEST(Dispatch, SiluMulOfVeryShortOrTooManyRows) {
+  SiluMulArgs a{};
+  a.dtype = Dtype::float32;
+  a.batches = 1;
+  a.rows = 2;
+  a.gate = a.up = a.out = {reinterpret_cast<void*>(int64_t{256}), 0, 64};
+  for (const auto& [cols, variant] : {std::pair<int64_t, SiluMulVariant>{8, SiluMulVariant::vec16},
+                                      {7, SiluMulVariant::vec8},
+                                      {4, SiluMulVariant::vec8},
+                                      {3, SiluMulVariant::scalar}}) {
+    a.cols = cols;
+    EXPECT_EQ(choose_variant(a), variant) << cols;
+  }
+  a.cols = 64;
+  a.rows = most_vectors / 16;
+  EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
+  ++a.rows;
+  EXPECT_EQ(choose_variant(a), SiluMulVariant::scalar);
+}
+
 TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
   struct Case {
     int64_t head_dim, rotary_dim, head_stride, address;
@@ -207,7 +228,13 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   a.in[0] = a.out[0] = {data, 0, 8 * 128, 128};
   a.cos = a.sin = {data, 0, 128, 0, 1};
   EXPECT_EQ(choose_variant(a), RopeVariant::vec16_lanes);
-  RopeArgs heads_first = a, wide = a, large = a;
+  RopeArgs heads_first = a, wide = a, large = a, one_head = a, too_many = a;
+  one_head.heads[0] = 1;
+  EXPECT_EQ(choose_variant(one_head), RopeVariant::vec16_table);
+  too_many.tokens = most_lanes / rope_lanes / 8;
+  EXPECT_TRUE(fits(too_many, RopeVariant::vec16_lanes));
+  ++too_many.tokens;
+  EXPECT_FALSE(fits(too_many, RopeVariant::vec16_lanes));
   heads_first.in[0] = {data, 0, 128, 4096 * 128};
   EXPECT_EQ(choose_variant(heads_first), RopeVariant::vec16_table);
   wide.table_dtype = wide.compute_dtype = Dtype::float32;
@@ -242,7 +269,7 @@ TEST(Dispatch, StridesOfAxesOfOneDoNotMatter) {
   a.in[0] = a.out[0] = {data, any, any, any};
   a.in[1] = a.out[1] = {nullptr, any, any, any};
   a.cos = a.sin = {data, any, any, any, 1};
-  EXPECT_EQ(variant_of(a), RopeVariant::vec16_lanes);
+  EXPECT_EQ(variant_of(a), RopeVariant::vec8_table);
   a.tokens = 75600;
   a.heads[0] = 40;
   a.in[0] = a.out[0] = {data, any, 40 * 128, 128};
