@@ -9,8 +9,8 @@
 
 namespace bitexact {
 
-constexpr int lanes_threads =
-    128;  // of a block: small ones, which follow each other as those of a copy do. Measured.
+// Of a block: small ones, which follow each other as those of a copy do. Measured.
+constexpr int lanes_threads = 128;
 
 // N: elements that a thread takes.
 template <class X, class T, class C, bool Full, bool Fused, int N>
