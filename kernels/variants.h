@@ -37,8 +37,10 @@ inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   const int64_t size = size_of(a.dtype);
   if (a.batches > 65535 || a.rows > INT32_MAX / 8) return false;
   if (a.cols * size > bytes * (UINT32_MAX / 2)) return false;  // numbered in 32 bits
-  if (a.rows > 1 && (a.cols * size < 2 * bytes || a.cols * size > bytes * most_vectors / a.rows))
-    return false;
+  if (a.rows > 1) {
+    if (a.cols * size < 2 * bytes || !is_short(a.cols)) return false;  // one vector a row has no reciprocal
+    if (a.rows * a.cols * size > most_vectors * bytes) return false;
+  }
   for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
     if (!is_short(rows->batch) || !is_short(rows->row)) return false;
     if (!is_multiple(rows->data, bytes)) return false;

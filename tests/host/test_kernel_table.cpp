@@ -158,6 +158,13 @@ TEST(Dispatch, SiluMulOfVeryShortOrTooManyRows) {
     a.cols = cols;
     EXPECT_EQ(choose_variant(a), variant) << cols;
   }
+  a.cols = INT32_MAX / 8;  // a row that both inputs have once for all: its bytes still name a step
+  a.gate.row = a.up.row = 0;
+  a.out.row = a.cols / 4 * 4;
+  EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
+  ++a.cols;
+  EXPECT_EQ(choose_variant(a), SiluMulVariant::scalar);
+  a.gate.row = a.up.row = a.out.row = 64;
   a.cols = 64;
   a.rows = most_vectors / 16;
   EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
