@@ -191,9 +191,7 @@ std::vector<bench::Measurement> measure(const Shape& s, bench::Context& context,
                      bench::check_status(bitexact_fused_rope(context.get(), &p, bench::stream()),
                                          "fused_rope");
                    }});
-  std::vector<bench::Measurement> measured = bench::measure(works, rotation, seconds);
-  if (!measured.empty()) measured.back().name += ": " + context.kernel();
-  return measured;
+  return bench::measure(works, rotation, seconds, context);
 }
 
 }  // namespace

@@ -115,9 +115,7 @@ std::vector<bench::Measurement> measure(const Shape& s, bench::Context& context,
                      bench::check_status(bitexact_fused_silu_mul(context.get(), &p, bench::stream()),
                                          "fused_silu_mul");
                    }});
-  std::vector<bench::Measurement> measured = bench::measure(works, rotation, seconds);
-  if (!measured.empty()) measured.back().name += ": " + context.kernel();
-  return measured;
+  return bench::measure(works, rotation, seconds, context);
 }
 
 }  // namespace

@@ -194,4 +194,11 @@ std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotat
   return result;
 }
 
+std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotation, double seconds,
+                                 Context& context) {
+  std::vector<Measurement> result = measure(works, rotation, seconds);
+  if (!result.empty()) result.back().name += ": " + context.kernel();
+  return result;
+}
+
 }  // namespace bench

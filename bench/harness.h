@@ -75,4 +75,8 @@ Rotation rotation(int64_t set_bytes, int64_t moved_bytes);
 // each work is launched once and nothing is measured.
 std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotation, double seconds);
 
+// The same, whose last work calls in `context`: it is named with the kernel that ran.
+std::vector<Measurement> measure(const std::vector<Work>& works, Rotation& rotation, double seconds,
+                                 Context& context);
+
 }  // namespace bench

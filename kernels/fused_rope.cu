@@ -76,7 +76,7 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
 
 cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   const int64_t elements = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
-  RopeLanesArgs v = lanes_args(a, 2 * (a.rotary_dim / 2 / elements) + tail_units(a, elements), elements);
+  RopeLanesArgs v = lanes_args(a, tail_units(a, elements), elements);
   const dim3 grid(grid_x(ceil_div(int64_t{v.total} << v.log_width, lanes_threads)), 1, grid_yz(a.batches));
   void* arguments[] = {&v};
   return cudaLaunchKernel(fused_rope_entry(a, variant), grid, lanes_threads, arguments, 0, stream);

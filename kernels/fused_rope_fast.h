@@ -76,4 +76,16 @@ inline RopeSome rope_some(const RopeArgs& a) {
   return v;
 }
 
+// What the arguments of every form have, `tensors` to `some`.
+template <class FormArgs>
+FormArgs rope_form_args(const RopeArgs& a, int64_t first_k) {
+  FormArgs v = {};
+  v.tensors = rope_tensors(a, first_k);
+  v.inverse = a.inverse;
+  v.keep_tables = table_bytes(a) <= rope_kept_bytes;
+  v.by_position = a.positions.data != nullptr;
+  v.some = rope_some(a);
+  return v;
+}
+
 }  // namespace bitexact

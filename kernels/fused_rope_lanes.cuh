@@ -17,7 +17,7 @@ template <class X, class T, class C, bool Full, bool Fused, int N>
 __global__ void __maxnreg__(32) fused_rope_lanes(const __grid_constant__ RopeLanesArgs a) {
   using A = Arithmetic<C>;
   constexpr int M = N / A::lanes, bytes = N * static_cast<int>(sizeof(X)), words = bytes / 4;
-  const int lane = threadIdx.x % rope_lanes, width = 1 << a.log_width, unit = lane & (width - 1);
+  const int lane = threadIdx.x % rope_lanes, unit = lane & ((1 << a.log_width) - 1);
   const uint32_t n = (blockIdx.x * lanes_threads + threadIdx.x) >> a.log_width;
   if (n >= a.total || unit >= a.vectors) return;
   const int t = __umulhi(n, a.of_heads.factor) >> a.of_heads.shift, h = n - t * a.heads, b = blockIdx.z;

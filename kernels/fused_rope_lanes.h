@@ -20,22 +20,18 @@ struct RopeLanesArgs {
 static_assert(offsetof(RopeLanesArgs, some) == sizeof(RopeTensors) + rope_form_bytes,
               "no more than its line holds");
 
-inline RopeLanesArgs lanes_args(const RopeArgs& a, int64_t vectors, int64_t vector_elements) {
+// `tail`: vectors of a head beyond the rotated ones.
+inline RopeLanesArgs lanes_args(const RopeArgs& a, int64_t tail, int64_t vector_elements) {
   const int64_t heads = a.heads[0] + a.heads[1];
-  RopeLanesArgs v = {};
-  v.tensors = rope_tensors(a, a.heads[0]);
+  auto v = rope_form_args<RopeLanesArgs>(a, a.heads[0]);
   v.total = static_cast<uint32_t>(a.tokens * heads);
   v.of_heads = reciprocal(heads);
   v.heads = static_cast<uint16_t>(heads);
   v.q_heads = static_cast<uint16_t>(a.heads[0]);
-  while (1 << v.log_width < vectors) ++v.log_width;
-  v.vectors = static_cast<uint8_t>(vectors);
   v.half = static_cast<uint8_t>(a.rotary_dim / 2 / vector_elements);
   v.rotated = static_cast<uint8_t>(2 * v.half);
-  v.inverse = a.inverse;
-  v.keep_tables = table_bytes(a) <= rope_kept_bytes;
-  v.by_position = a.positions.data != nullptr;
-  v.some = rope_some(a);
+  v.vectors = static_cast<uint8_t>(v.rotated + tail);
+  while (1 << v.log_width < v.vectors) ++v.log_width;
   return v;
 }
 

@@ -37,14 +37,13 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   const bool of_k = h >= a.q_groups;
   const Place at(a.some, b, t, h, of_k, 0);
   const char* const in = at.input(all);
-  X* const out = reinterpret_cast<X*>(at.output(all));
+  char* const out = at.output(all);
   // Of the thread's heads, each `groups`-th of q or of k.
   const int groups = of_k ? a.groups - a.q_groups : a.q_groups, first_head = of_k ? h - a.q_groups : h;
   auto is_there = [&](int i) { return i == 0 || first_head + i * groups < (of_k ? a.k_heads : a.q_heads); };
   auto input = [&](int i) { return in + int64_t{i * groups} * (of_k ? all.k_head : all.q_head); };
   auto output = [&](int i) {
-    return reinterpret_cast<X*>(reinterpret_cast<char*>(out) +
-                                int64_t{i * groups} * (of_k ? all.k_out_head : all.q_out_head));
+    return reinterpret_cast<X*>(out + int64_t{i * groups} * (of_k ? all.k_out_head : all.q_out_head));
   };
   // A unit is 2 P elements: two vectors of members, `second` elements apart, or one of pairs; beyond the rotated
   // ones the same of the tail, so that side by side threads read and write side by side.

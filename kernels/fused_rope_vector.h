@@ -21,8 +21,7 @@ inline bool has_many_heads(const RopeArgs& a) { return a.heads[0] + a.heads[1] >
 struct RopeVectorArgs {
   RopeTensors tensors;
   int32_t tokens;
-  uint16_t groups,
-      q_groups;  // a thread takes each `groups`-th head of q or of k; these are of both, and of q
+  uint16_t groups, q_groups;  // of both, and of q: a thread takes each `groups`-th head of q or of k
   uint16_t q_heads, k_heads;
   uint16_t head_dim, half, rotary_units;
   bool inverse, keep_tables, by_position;
@@ -36,8 +35,7 @@ inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
   const int64_t each = vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
   auto groups = [&](int64_t heads) { return (heads + each - 1) / each; };
-  RopeVectorArgs v = {};
-  v.tensors = rope_tensors(a, groups(a.heads[0]));
+  auto v = rope_form_args<RopeVectorArgs>(a, groups(a.heads[0]));
   v.tokens = static_cast<int32_t>(a.tokens);
   v.q_groups = static_cast<uint16_t>(groups(a.heads[0]));
   v.groups = static_cast<uint16_t>(v.q_groups + groups(a.heads[1]));
@@ -46,10 +44,6 @@ inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   v.head_dim = static_cast<uint16_t>(a.head_dim);
   v.half = static_cast<uint16_t>(a.rotary_dim / 2);
   v.rotary_units = static_cast<uint16_t>(v.half / vector_pairs(size, table_size, a.pairing_in, variant));
-  v.inverse = a.inverse;
-  v.keep_tables = table_bytes(a) <= rope_kept_bytes;
-  v.by_position = a.positions.data != nullptr;
-  v.some = rope_some(a);
   return v;
 }
 

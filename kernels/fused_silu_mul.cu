@@ -53,7 +53,8 @@ __global__ void __launch_bounds__(vector_threads)
   // Element after element, if there are any for this thread.
   uint32_t j = i;
   asm volatile("" : "+r"(j));  // far from the code above, which is to be read in one go
-  const uint32_t total = a.rows * a.whole;
+  const uint32_t total =
+      a.rows * a.whole;  // not a.total, which, kept for here, would come by a slower way above
   const bool single = j >= total;
   if (single) j -= total;
   if (single && j >= a.rest_total) return;

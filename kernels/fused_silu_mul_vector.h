@@ -8,8 +8,6 @@
 
 namespace bitexact {
 
-constexpr int64_t most_vectors = int64_t{1} << 31;  // of the rows of a batch, where they are more than one
-
 // Thread i takes vector i % whole of row i / whole. Behind these threads, each takes one of the elements that no
 // whole vector covers. Strides in bytes.
 //

@@ -5,8 +5,10 @@
 
 namespace bitexact {
 
-// n / divisor = n * factor >> (32 + shift), exact for n < 2^31 and divisor > 1; factor 0 stands for the divisor 1,
-// which has no such factor.
+constexpr int64_t most_divided = int64_t{1} << 31;
+
+// n / divisor = n * factor >> (32 + shift), exact for n < most_divided and divisor > 1; factor 0 stands for the divisor
+// 1, which has no such factor.
 struct Reciprocal {
   uint32_t factor;
   uint8_t shift;

@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "args.h"
-#include "fused_silu_mul_vector.h"
+#include "reciprocal.h"
 
 namespace bitexact {
 
@@ -27,8 +27,7 @@ inline bool is_short_batch(int64_t stride, int64_t size) {
 // Where launchers change their ways. Measured.
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
-constexpr int64_t most_lanes = int64_t{1} << 31;  // that one number names
-constexpr int64_t rope_many_heads = 64;           // above: four heads a thread, where tables are wide
+constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
 // Of cos and sin; above: the cache is not asked to keep them.
 constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 
@@ -39,7 +38,7 @@ inline bool vectors_fit(const SiluMulArgs& a, int64_t bytes) {
   if (a.cols * size > bytes * (UINT32_MAX / 2)) return false;  // numbered in 32 bits
   if (a.rows > 1) {
     if (a.cols * size < 2 * bytes || !is_short(a.cols)) return false;  // one vector a row has no reciprocal
-    if (a.rows * a.cols * size > most_vectors * bytes) return false;
+    if (a.rows * a.cols * size > most_divided * bytes) return false;
   }
   for (const Rows* rows : {&a.gate, &a.up, &a.out}) {
     if (!is_short(rows->batch) || !is_short(rows->row)) return false;
@@ -132,7 +131,7 @@ inline bool fits(const RopeArgs& a, RopeVariant variant) {
   if (lanes && (!is_multiple(a.head_dim * size, bytes) || a.head_dim * size > rope_lanes * bytes))
     return false;
   const int64_t heads = a.heads[0] + a.heads[1];
-  if (lanes && (heads < 2 || heads * a.tokens > most_lanes / rope_lanes)) return false;
+  if (lanes && (heads < 2 || heads * a.tokens > most_divided / rope_lanes)) return false;
   if (!vectors_fit(a, bytes)) return false;
   return variant == RopeVariant::vec16 || table_vectors_fit(a, narrow ? 8 : 16);
 }

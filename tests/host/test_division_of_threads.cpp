@@ -1,7 +1,7 @@
 // Which thread takes what: the numbers that kernels get, applied as kernels apply them.
 #include <gtest/gtest.h>
 
-#include <map>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -94,7 +94,7 @@ TEST(RopeLanes, AreTheHeadsOfQThenThoseOfK) {
     char q[1], k[1];
     a.in[0] = a.out[0] = {q, 0, 128 * 64, 128};
     a.in[1] = a.out[1] = {k, 0, 128 * 96, 136};
-    const RopeLanesArgs v = lanes_args(a, 16, 8);
+    const RopeLanesArgs v = lanes_args(a, 0, 8);
     const RopeTensors& x = v.tensors;
     EXPECT_EQ(v.log_width, 4);
     ASSERT_EQ(v.total, a.tokens * (q_heads + k_heads));

@@ -166,7 +166,7 @@ TEST(Dispatch, SiluMulOfVeryShortOrTooManyRows) {
   EXPECT_EQ(choose_variant(a), SiluMulVariant::scalar);
   a.gate.row = a.up.row = a.out.row = 64;
   a.cols = 64;
-  a.rows = most_vectors / 16;
+  a.rows = most_divided / 16;
   EXPECT_EQ(choose_variant(a), SiluMulVariant::vec16);
   ++a.rows;
   EXPECT_EQ(choose_variant(a), SiluMulVariant::scalar);
@@ -238,7 +238,7 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   RopeArgs heads_first = a, wide = a, large = a, one_head = a, too_many = a;
   one_head.heads[0] = 1;
   EXPECT_EQ(choose_variant(one_head), RopeVariant::vec16_table);
-  too_many.tokens = most_lanes / rope_lanes / 8;
+  too_many.tokens = most_divided / rope_lanes / 8;
   EXPECT_TRUE(fits(too_many, RopeVariant::vec16_lanes));
   ++too_many.tokens;
   EXPECT_FALSE(fits(too_many, RopeVariant::vec16_lanes));
