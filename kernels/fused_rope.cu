@@ -30,12 +30,6 @@ Geometry geometry(const RopeArgs& a, int64_t units, int64_t groups, int64_t thre
           dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z))};
 }
 
-int64_t tail_units(const RopeArgs& a, int64_t elements) {
-  const bool copies =
-      (a.heads[0] > 0 && a.in[0].data != a.out[0].data) || (a.heads[1] > 0 && a.in[1].data != a.out[1].data);
-  return copies ? ceil_div(a.head_dim - a.rotary_dim, elements) : 0;
-}
-
 // Does a token's q follow the q of the token before it without a gap, and k likewise?
 bool is_dense(const RopeArgs& a) {
   auto dense = [&](const Heads& x, int64_t heads) {
@@ -64,7 +58,7 @@ int64_t most_threads(const RopeArgs& a, const RopeVectorArgs& v, int64_t units, 
 cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   RopeVectorArgs v = vector_args(a, variant);
   const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
-  const int64_t units = std::max<int64_t>(v.rotary_units + tail_units(a, 2 * pairs), 1);
+  const int64_t units = std::max<int64_t>(v.rotary_units + tail_vectors(a, 2 * pairs), 1);
   const bool heads_first = is_heads_first(a);
   const int64_t threads = std::max(most_threads(a, v, units, heads_first), units);
   Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
@@ -76,10 +70,10 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
 
 cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   const int64_t elements = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
-  RopeLanesArgs v = lanes_args(a, tail_units(a, elements), elements);
-  const dim3 grid(grid_x(ceil_div(int64_t{v.total} << v.log_width, lanes_threads)), 1, grid_yz(a.batches));
+  RopeLanesArgs v = lanes_args(a, tail_vectors(a, elements), elements);
+  const dim3 grid(grid_x(ceil_div(v.threads, v.block)));
   void* arguments[] = {&v};
-  return cudaLaunchKernel(fused_rope_entry(a, variant), grid, lanes_threads, arguments, 0, stream);
+  return cudaLaunchKernel(fused_rope_entry(a, variant), grid, v.block, arguments, 0, stream);
 }
 
 }  // namespace
@@ -91,7 +85,7 @@ cudaError_t launch_fused_rope(const RopeArgs& a, RopeVariant variant, cudaStream
   }
   const int64_t vector = variant == RopeVariant::scalar ? 1 : 16 / size_of(a.dtype);
   const int64_t pairs = variant == RopeVariant::scalar || a.pairing_in == Pairing::half ? vector : vector / 2;
-  const int64_t units = a.rotary_dim / 2 / pairs + tail_units(a, vector), heads = a.heads[0] + a.heads[1];
+  const int64_t units = a.rotary_dim / 2 / pairs + tail_vectors(a, vector), heads = a.heads[0] + a.heads[1];
   // The threads of a token walk over its heads with their table entries in registers; few tokens are spread.
   const bool spread = a.batches * a.tokens < rope_spread_tokens;
   const int64_t threads = spread ? 128 : a.pairing_in == Pairing::half ? rope_max_threads : 96;

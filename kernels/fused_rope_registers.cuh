@@ -90,23 +90,18 @@ __device__ void pack_pairs(const Members<C, M>& from, Vector<X, N>& to) {
 // In the order written, which the compiler would change: heads first, as they come from the farthest.
 template <class X, int N>
 __device__ void load_now(Vector<X, N>& v, const char* from) {
-  static_assert(Vector<X, N>::bytes == 8 || Vector<X, N>::bytes == 16, "no such access");
-  if constexpr (Vector<X, N>::bytes == 8) {
+  if constexpr (Vector<X, N>::bytes == 4) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v.word[0]) : "l"(from));
+  } else if constexpr (Vector<X, N>::bytes == 8) {
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.two.x), "=r"(v.two.y) : "l"(from));
   } else {
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.quad[0].x), "=r"(v.quad[0].y), "=r"(v.quad[0].z), "=r"(v.quad[0].w)
-                 : "l"(from));
+#pragma unroll
+    for (int i = 0; i < Vector<X, N>::bytes / 16; ++i) {
+      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v.quad[i].x), "=r"(v.quad[i].y), "=r"(v.quad[i].z), "=r"(v.quad[i].w)
+                   : "l"(from + 16 * i));
+    }
   }
-}
-
-// Asks the second-level cache to keep what is loaded, since every layer of a model reads the same tables; but not
-// tables so large that little else would stay.
-__device__ inline uint64_t table_policy(bool keep) {
-  uint64_t last, normal;
-  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
-  return keep ? last : normal;
 }
 template <class T, int N>
 __device__ void load_kept(Vector<T, N>& v, const char* from, uint64_t policy) {
@@ -124,6 +119,33 @@ __device__ void load_kept(Vector<T, N>& v, const char* from, uint64_t policy) {
                    : "l"(from + 16 * i), "l"(policy));
     }
   }
+}
+
+// How to load table entries: as ever, or with a wish for what the second-level cache keeps.
+struct Normal {
+  template <class T, int N>
+  __device__ void operator()(Vector<T, N>& v, const char* from) const {
+    load_now(v, from);
+  }
+};
+struct By {
+  uint64_t policy;
+  template <class T, int N>
+  __device__ void operator()(Vector<T, N>& v, const char* from) const {
+    load_kept(v, from, policy);
+  }
+};
+// Every layer of a model reads the same tables.
+__device__ inline By kept() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return {policy};
+}
+__device__ inline By kept_if(bool keep) {
+  const uint64_t last = kept().policy;
+  uint64_t normal;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  return {keep ? last : normal};
 }
 
 // What a thread holds of a head: two vectors of members, or one of pairs.
@@ -174,9 +196,10 @@ struct Entries {
   Vector<T, pairs ? 2 * P : P> low;
   Vector<T, two ? P : 1> high;
 
-  __device__ void load(const char* at, int half_bytes, uint64_t policy) {
-    load_kept(low, at, policy);
-    if constexpr (two) load_kept(high, at + half_bytes, policy);
+  template <class Load>
+  __device__ void load(const char* at, int half_bytes, Load load_one) {
+    load_one(low, at);
+    if constexpr (two) load_one(high, at + half_bytes);
   }
   template <class C, int M>
   __device__ void unpack_to(Members<C, M>& to) const {

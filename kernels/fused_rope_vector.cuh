@@ -15,13 +15,13 @@ template <Layout L>
 constexpr Pairing pairing_of = L == Layout::half ? Pairing::half : Pairing::interleaved;
 template <class X, class T, Layout L, RopeVariant V>
 constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T), pairing_of<L>, V);
-template <class X, class T, Layout L, bool Many>
-constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>, Many);
+template <class X, class T, Layout L>
+constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>);
 
 // Registers are capped, so that enough threads share a multiprocessor to keep its memory pipes full.
 // P: pairs a thread takes of a head, H: heads a thread.
 template <class X, class T, class C, Layout L, bool Full, bool Fused, int P, int H>
-__global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
+__global__ void __maxnreg__(40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
   using A = Arithmetic<C>;
   constexpr int M = P / A::lanes;
   using E = Entries<T, L, Full, P>;
@@ -32,18 +32,17 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   if (h >= a.groups || t >= a.tokens) return;
 
   int row;
-  const bool outside = !table_row(a.some, a.by_position, b, t, row);
-  const RopeTensors& all = a.tensors;
+  const bool outside = !table_row(a.positions, a.by_position, b, t, row);
   const bool of_k = h >= a.q_groups;
-  const Place at(a.some, b, t, h, of_k, 0);
-  const char* const in = at.input(all);
-  char* const out = at.output(all);
+  const Place at(a, b, t, h, of_k, 0);
+  const char* const in = at.input(a);
+  char* const out = at.output(a);
   // Of the thread's heads, each `groups`-th of q or of k.
   const int groups = of_k ? a.groups - a.q_groups : a.q_groups, first_head = of_k ? h - a.q_groups : h;
   auto is_there = [&](int i) { return i == 0 || first_head + i * groups < (of_k ? a.k_heads : a.q_heads); };
-  auto input = [&](int i) { return in + int64_t{i * groups} * (of_k ? all.k_head : all.q_head); };
+  auto input = [&](int i) { return in + int64_t{i * groups} * (of_k ? a.k_head : a.q_head); };
   auto output = [&](int i) {
-    return reinterpret_cast<X*>(out + int64_t{i * groups} * (of_k ? all.k_out_head : all.q_out_head));
+    return reinterpret_cast<X*>(out + int64_t{i * groups} * (of_k ? a.k_out_head : a.q_out_head));
   };
   // A unit is 2 P elements: two vectors of members, `second` elements apart, or one of pairs; beyond the rotated
   // ones the same of the tail, so that side by side threads read and write side by side.
@@ -60,10 +59,19 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
     }
     // The tail's threads too, so that the others of their warp need not wait for them.
     const int entry = tail ? 0 : unit * E::bytes, half_bytes = a.half * static_cast<int>(sizeof(T));
-    const uint64_t policy = table_policy(a.keep_tables);
     E cos_entries, sin_entries;
-    cos_entries.load(at.cos(all, row, entry), half_bytes, policy);
-    sin_entries.load(at.sin(all, row, entry), half_bytes, policy);
+    auto load_both = [&](auto load) {
+      cos_entries.load(at.cos(a, row, entry), half_bytes, load);
+      sin_entries.load(at.sin(a, row, entry), half_bytes, load);
+    };
+    if constexpr (L == Layout::half && sizeof(T) <= sizeof(X)) {
+      if (a.keep_tables)
+        load_both(kept());
+      else
+        load_both(Normal());
+    } else {
+      load_both(kept_if(a.keep_tables));
+    }
     if (tail) {
 #pragma unroll
       for (int i = 0; i < H; ++i) {
@@ -87,7 +95,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         rotate<A, Fused>(x.first[m], x.second[m], cos.first[m], sin.first[m], cos.second[m], sin.second[m],
-                         a.some.combine, o.first[m], o.second[m]);
+                         a.combine, o.first[m], o.second[m]);
       }
       store_members<L, C, M>(o, output(i), unit * P, a.half);
     }
@@ -95,7 +103,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   }
 
   // A row that no table has, whose tail is copied all the same, or the rest of a tail that no whole vectors cover.
-  if (outside && unit == 0 && h == 0) count_outside(a.some);
+  if (outside && unit == 0 && h == 0) count_outside(a.positions);
   Members<C, M> o;
 #pragma unroll
   for (int m = 0; m < M; ++m) o.first[m] = o.second[m] = A::nan();

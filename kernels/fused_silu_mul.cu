@@ -17,20 +17,17 @@ namespace {
 
 // --------------------------------------------------------------------------------- kernels --
 
-// Of a block. Small ones: when one ends, the next one's loads start at once. Measured.
-constexpr int vector_threads = 128;
-
 // Thread i: vector i, or a single element behind all of them.
 template <class X, Form F, int N, Steps S>
-__global__ void __launch_bounds__(vector_threads)
+__global__ void __launch_bounds__(large_vector_threads)
     fused_silu_mul_vector(const __grid_constant__ SiluMulVectorArgs a) {
   constexpr int bytes = N * static_cast<int>(sizeof(X));
-  const uint32_t i = blockIdx.x * vector_threads + threadIdx.x;
+  const uint32_t i = blockIdx.x * a.block + threadIdx.x;
   const int b = blockIdx.z;
   float limit = 0.0f;
   if constexpr (clamp_of(F) != Clamp::none) limit = limit_of<X, F>(a.limit);
   if (i < a.total) {
-    const int r = __umulhi(i, a.of_whole.factor) >> a.of_whole.shift;
+    const int r = __umulhi(i, a.whole_factor) >> a.whole_shift;
     int64_t gate_at = 0, up_at = 0, out_at = 0;
     if (b > 0) {  // else their line of arguments is not waited for
       gate_at = int64_t{b} * a.gate_batch, up_at = int64_t{b} * a.up_batch, out_at = int64_t{b} * a.out_batch;
@@ -168,9 +165,9 @@ cudaError_t launch_fused_silu_mul(const SiluMulArgs& a, SiluMulVariant variant, 
   const void* const entry = fused_silu_mul_entry(a, variant);
   if (vector_bytes(variant) > 0) {
     SiluMulVectorArgs v = vector_args(a, vector_bytes(variant));
-    const dim3 grid(grid_x(ceil_div(int64_t{v.total} + v.rest_total, vector_threads)), 1, grid_yz(a.batches));
+    const dim3 grid(grid_x(ceil_div(int64_t{v.total} + v.rest_total, v.block)), 1, grid_yz(a.batches));
     void* arguments[] = {&v};
-    return cudaLaunchKernel(entry, grid, vector_threads, arguments, 0, stream);
+    return cudaLaunchKernel(entry, grid, v.block, arguments, 0, stream);
   }
   const int64_t threads = ceil_div(a.cols, scalar_elements), blocks_a_row = ceil_div(threads, scalar_threads);
   const int64_t x = blocks_a_row == 1 ? threads : ceil_div(ceil_div(threads, blocks_a_row), 32) * 32;

@@ -27,7 +27,6 @@ inline bool is_short_batch(int64_t stride, int64_t size) {
 // Where launchers change their ways. Measured.
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
-constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
 // Of cos and sin; above: the cache is not asked to keep them.
 constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 
@@ -121,6 +120,43 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
   return is_short(a.positions.batch) && is_short(a.positions.token);
 }
 
+// Vectors of a head's tail, which stays where it is in place.
+inline int64_t tail_vectors(const RopeArgs& a, int64_t elements) {
+  auto moves = [&](int which) { return a.heads[which] > 0 && a.in[which].data != a.out[which].data; };
+  return moves(0) || moves(1) ? (a.head_dim - a.rotary_dim + elements - 1) / elements : 0;
+}
+
+// The stride of the heads of q and of k: of one head it is never walked. Negative where they have two.
+inline int64_t head_stride(const RopeArgs& a, const Heads (&x)[2]) {
+  if (a.heads[0] <= 1) return x[1].head;
+  return a.heads[1] <= 1 || x[1].head == x[0].head ? x[0].head : -1;
+}
+
+// Does a head fit in a warp, are heads numbered in 32 bits, and places in a tensor too, as bytes, with the same
+// strides of heads and of tables? (Without branches where it can be: a call has them all to pass.)
+inline bool lanes_fit(const RopeArgs& a, int64_t bytes) {
+  const int64_t size = size_of(a.dtype), heads = a.heads[0] + a.heads[1];
+  if (!is_multiple(a.head_dim * size, bytes) || a.head_dim * size > rope_lanes * bytes) return false;
+  if (heads * a.tokens > most_divided / rope_lanes ||
+      heads * a.tokens * a.batches > most_divided / rope_lanes)
+    return false;
+  int64_t signs = 0, last = 0;  // of all strides; the farthest place of a token
+  for (const auto* x : {&a.in, &a.out}) {
+    const int64_t inner = heads * head_stride(a, *x);
+    signs |= inner;
+    for (const Heads& of : *x) {
+      signs |= of.batch | of.token;
+      last = std::max(last, (a.batches - 1) * of.batch + (a.tokens - 1) * of.token + inner);
+    }
+  }
+  const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens,
+                last_row = (a.batches - 1) * a.cos.batch + (rows - 1) * a.cos.token;
+  constexpr int64_t most = int64_t{1} << 32;
+  return (signs | a.cos.batch | a.cos.token | (rows - 1)) >= 0 && a.cos.batch == a.sin.batch &&
+         a.cos.token == a.sin.token && (last + a.head_dim) * size <= most &&
+         (last_row + a.rotary_dim) * size_of(a.table_dtype) <= most;
+}
+
 inline bool fits(const RopeArgs& a, RopeVariant variant) {
   if (variant == RopeVariant::scalar) return true;
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
@@ -128,12 +164,9 @@ inline bool fits(const RopeArgs& a, RopeVariant variant) {
   const bool narrow = variant == RopeVariant::vec8_table, lanes = variant == RopeVariant::vec16_lanes;
   if ((narrow || lanes) && a.pairing_in != Pairing::half) return false;
   if (narrow && (size != 2 || table_size != 2)) return false;
-  if (lanes && (!is_multiple(a.head_dim * size, bytes) || a.head_dim * size > rope_lanes * bytes))
-    return false;
-  const int64_t heads = a.heads[0] + a.heads[1];
-  if (lanes && (heads < 2 || heads * a.tokens > most_divided / rope_lanes)) return false;
   if (!vectors_fit(a, bytes)) return false;
-  return variant == RopeVariant::vec16 || table_vectors_fit(a, narrow ? 8 : 16);
+  if (variant == RopeVariant::vec16) return true;
+  return table_vectors_fit(a, narrow ? 8 : 16) && (!lanes || lanes_fit(a, bytes));
 }
 
 // Of both tables, what a call reads at most.

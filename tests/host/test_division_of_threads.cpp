@@ -14,6 +14,7 @@ namespace {
 uint32_t quotient(uint32_t n, Reciprocal r) {
   return static_cast<uint32_t>(uint64_t{n} * r.factor >> 32) >> r.shift;
 }
+uint32_t quotient(uint32_t n, uint32_t factor, uint8_t shift) { return quotient(n, {factor, shift}); }
 
 TEST(Reciprocal, IsExactBelow31Bits) {
   std::vector<int64_t> divisors;
@@ -43,7 +44,7 @@ std::vector<Place> places(const SiluMulArgs& a, int64_t vector_bytes) {
   const int64_t size = size_of(a.dtype), n = vector_bytes / size;
   std::vector<Place> found;
   for (uint32_t i = 0; i < v.total; ++i) {
-    const int64_t r = quotient(i, v.of_whole);
+    const int64_t r = quotient(i, v.whole_factor, v.whole_shift);
     found.push_back({v.gate_batch + r * v.gate_step + int64_t{i} * vector_bytes, n});
   }
   for (uint32_t j = 0; j < v.rest_total; ++j) {
@@ -82,33 +83,77 @@ TEST(SiluMulThreads, TakeEachElementOnce) {
   }
 }
 
-TEST(RopeLanes, AreTheHeadsOfQThenThoseOfK) {
-  for (const auto& [q_heads, k_heads] : {std::pair<int64_t, int64_t>{32, 8}, {1, 1}, {0, 5}, {7, 0}}) {
+// Every thread of the form of lanes, as its kernel numbers them.
+TEST(RopeLanes, TakeEachVectorOfEachHeadOnce) {
+  struct Case {
+    int64_t batches, q_heads, k_heads, rotary_dim;
+    bool in_place;
+  };
+  for (const Case& c : {Case{1, 32, 8, 128, false}, Case{1, 1, 1, 64, false}, Case{3, 0, 5, 128, false},
+                        Case{2, 7, 0, 96, false}, Case{2, 1, 0, 96, true}, Case{3, 4, 1, 32, true}}) {
     RopeArgs a{};
     a.dtype = a.table_dtype = Dtype::bfloat16;
-    a.batches = 1;
+    a.batches = c.batches;
     a.tokens = 1000;
-    a.head_dim = a.rotary_dim = 128;
-    a.heads[0] = q_heads;
-    a.heads[1] = k_heads;
-    char q[1], k[1];
-    a.in[0] = a.out[0] = {q, 0, 128 * 64, 128};
-    a.in[1] = a.out[1] = {k, 0, 128 * 96, 136};
-    const RopeLanesArgs v = lanes_args(a, 0, 8);
-    const RopeTensors& x = v.tensors;
-    EXPECT_EQ(v.log_width, 4);
-    ASSERT_EQ(v.total, a.tokens * (q_heads + k_heads));
-    for (uint32_t n = 0; n < v.total; ++n) {
-      const int64_t t = quotient(n, v.of_heads), h = n - t * v.heads;
-      ASSERT_TRUE(t < a.tokens && h < q_heads + k_heads);
-      if (h < v.q_heads) {
-        ASSERT_EQ(x.q + t * x.q_token + h * x.q_head, q + 2 * (t * 128 * 64 + h * 128));
-        ASSERT_EQ(x.q_out + t * x.q_out_token + h * x.q_out_head, q + 2 * (t * 128 * 64 + h * 128));
-      } else {
-        const int64_t at = 2 * (t * 128 * 96 + (h - q_heads) * 136);
-        ASSERT_EQ(x.k + t * x.k_token + h * x.k_head, k + at);
-        ASSERT_EQ(x.k_out + t * x.k_out_token + h * x.k_out_head, k + at);
+    a.head_dim = 128;
+    a.rotary_dim = c.rotary_dim;
+    a.heads[0] = c.q_heads;
+    a.heads[1] = c.k_heads;
+    char q[2], k[2];
+    const int64_t token = 136 * 64, batch = 1001 * token;
+    if (c.q_heads > 0) a.in[0] = {q, batch, token, c.q_heads > 1 ? 136 : 0};
+    if (c.k_heads > 0) a.in[1] = {k, 2 * batch, 2 * token, c.k_heads > 1 ? 136 : 0};
+    for (int which = 0; which < 2; ++which) {
+      a.out[which] = a.in[which];
+      if (!c.in_place && a.heads[which] > 0) a.out[which].data = static_cast<char*>(a.in[which].data) + 1;
+    }
+    a.cos = a.sin = {q, 0, 128, 0, 1};
+    ASSERT_TRUE(lanes_fit(a, 16));
+    const RopeLanesArgs v = lanes_args(a, tail_vectors(a, 8), 8);
+    const int64_t vectors = (c.in_place ? c.rotary_dim : 128) / 8, heads = c.q_heads + c.k_heads;
+    EXPECT_EQ(v.vectors, vectors);
+    EXPECT_EQ(v.rotated, c.rotary_dim / 8);
+    EXPECT_EQ(v.batched, c.batches > 1);
+    ASSERT_EQ(v.threads, c.batches * a.tokens * heads << v.log_width);
+    std::vector<bool> taken(static_cast<size_t>(c.batches * a.tokens * heads * vectors));
+    for (uint32_t thread = 0; thread < v.threads; ++thread) {
+      const int64_t unit = thread & v.lane_mask;
+      if (unit >= v.vectors) continue;
+      int64_t t = quotient(thread, v.token_factor, v.token_shift), b = 0;
+      const int64_t h = (thread >> v.log_width) - t * v.heads;
+      if (v.batched) {
+        b = quotient(thread, v.of_batch);
+        t -= b * v.tokens;
       }
+      ASSERT_TRUE(b < c.batches && t < a.tokens && h >= 0 && h < heads) << thread;
+      const bool of_k = h >= v.q_heads;
+      const int64_t n = of_k ? h - c.q_heads : h, by = of_k ? 2 : 1,
+                    place = 2 * (by * (b * batch + t * token) + n * 136);
+      ASSERT_EQ((of_k ? v.k : v.q) + b * (of_k ? v.k_batch : v.q_batch) +
+                    (t * (of_k ? v.k_token : v.q_token) + h * v.head),
+                (of_k ? k : q) + place);
+      ASSERT_EQ((of_k ? v.k_out : v.q_out) + b * (of_k ? v.k_out_batch : v.q_out_batch) +
+                    (t * (of_k ? v.k_out_token : v.q_out_token) + h * v.out_head),
+                (of_k ? k : q) + (c.in_place ? 0 : 1) + place);
+      const auto index = static_cast<size_t>(((b * a.tokens + t) * heads + h) * vectors + unit);
+      ASSERT_FALSE(taken[index]);
+      taken[index] = true;
+    }
+    EXPECT_EQ(std::count(taken.begin(), taken.end(), true), static_cast<int64_t>(taken.size()));
+  }
+}
+
+// The partner of an element of the first half changes its sign, or the other way round where the rotation is inverse.
+TEST(RopeLanes, NegateOneHalf) {
+  RopeArgs a{};
+  a.dtype = a.table_dtype = Dtype::bfloat16;
+  a.batches = a.tokens = a.heads[0] = 1;
+  a.head_dim = a.rotary_dim = 128;
+  for (const bool inverse : {false, true}) {
+    a.inverse = inverse;
+    const RopeLanesArgs v = lanes_args(a, 0, 8);
+    for (uint32_t unit = 0; unit < 16; ++unit) {
+      EXPECT_EQ(unit - v.first_negated < v.half, (unit >= 8) == inverse) << unit;
     }
   }
 }

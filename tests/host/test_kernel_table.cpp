@@ -42,11 +42,11 @@ TEST(KernelTable, NamesAreUnique) {
 }
 
 // What the self-check would run for a kernel is that very kernel: its probe holds calls that meet the demands
-// of the variant, full and half tables and many heads among them, so forcing the variant on those is sound.
+// of the variant, full and half tables among them, so forcing the variant on those is sound.
 TEST(KernelTable, EveryProbeFitsItsKernel) {
   void* const aligned = reinterpret_cast<void*>(uintptr_t{1} << 20);
   for (int k = 0; k < kernel_count; ++k) {
-    int fitting = 0, full = 0, half = 0, many_heads[2] = {};
+    int fitting = 0, full = 0, half = 0;
     auto look = [&](const auto& kernel) {
       for (const auto& a : make_probe(kernel.args).cases) {
         const auto call = redirected(located(a, aligned), aligned);
@@ -55,7 +55,6 @@ TEST(KernelTable, EveryProbeFitsItsKernel) {
         ++fitting;
         if constexpr (std::is_same<decltype(kernel.args), RopeArgs>::value) {
           ++(a.full_table ? full : half);
-          if (a.heads[0] + a.heads[1] > 64) ++many_heads[a.full_table];
         }
       }
     };
@@ -63,8 +62,6 @@ TEST(KernelTable, EveryProbeFitsItsKernel) {
       look(rope_kernel(k));
       EXPECT_GE(full, 1) << kernel_name(k);
       EXPECT_GE(half, 1) << kernel_name(k);
-      EXPECT_GE(many_heads[0], 1) << kernel_name(k);
-      EXPECT_GE(many_heads[1], 1) << kernel_name(k);
     } else {
       look(silu_mul_kernel(k));
       EXPECT_GE(fitting, 9) << kernel_name(k);
@@ -235,13 +232,9 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   a.in[0] = a.out[0] = {data, 0, 8 * 128, 128};
   a.cos = a.sin = {data, 0, 128, 0, 1};
   EXPECT_EQ(choose_variant(a), RopeVariant::vec16_lanes);
-  RopeArgs heads_first = a, wide = a, large = a, one_head = a, too_many = a;
+  RopeArgs heads_first = a, wide = a, large = a, one_head = a;
   one_head.heads[0] = 1;
-  EXPECT_EQ(choose_variant(one_head), RopeVariant::vec16_table);
-  too_many.tokens = most_divided / rope_lanes / 8;
-  EXPECT_TRUE(fits(too_many, RopeVariant::vec16_lanes));
-  ++too_many.tokens;
-  EXPECT_FALSE(fits(too_many, RopeVariant::vec16_lanes));
+  EXPECT_EQ(choose_variant(one_head), RopeVariant::vec16_lanes);
   heads_first.in[0] = {data, 0, 128, 4096 * 128};
   EXPECT_EQ(choose_variant(heads_first), RopeVariant::vec16_table);
   wide.table_dtype = wide.compute_dtype = Dtype::float32;
@@ -252,6 +245,65 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   EXPECT_EQ(choose_variant(large), RopeVariant::vec16_lanes);
   ++large.tokens;
   EXPECT_EQ(choose_variant(large), RopeVariant::vec16_table);
+}
+
+// Lanes number threads and places in 32 bits and have one stride for all heads and one for both tables.
+TEST(Dispatch, LanesHaveTheirLimits) {
+  RopeArgs a{};
+  a.dtype = a.table_dtype = a.compute_dtype = Dtype::bfloat16;
+  a.batches = 1;
+  a.tokens = 16;
+  a.heads[0] = a.heads[1] = 8;
+  a.head_dim = a.rotary_dim = 128;
+  a.full_table = true;
+  void* const data = reinterpret_cast<void*>(int64_t{256});
+  for (Heads* x : {&a.in[0], &a.in[1], &a.out[0], &a.out[1]}) *x = {data, 0, 8 * 128, 128};
+  a.cos = a.sin = {data, 0, 128, 0, 1};
+  ASSERT_EQ(choose_variant(a), RopeVariant::vec16_lanes);
+  auto fits_changed = [&](auto change) {
+    RopeArgs b = a;
+    change(b);
+    return fits(b, RopeVariant::vec16_lanes);
+  };
+  // Threads: all strides 0, since as many tokens would not fit otherwise.
+  auto of_tokens = [](RopeArgs& b, int64_t tokens) {
+    for (Heads* x : {&b.in[0], &b.in[1], &b.out[0], &b.out[1]}) x->token = 0;
+    b.cos.token = b.sin.token = 0;
+    b.tokens = tokens;
+  };
+  const int64_t most_tokens = most_divided / rope_lanes / 16;
+  EXPECT_TRUE(fits_changed([&](RopeArgs& b) { of_tokens(b, most_tokens); }));
+  EXPECT_FALSE(fits_changed([&](RopeArgs& b) { of_tokens(b, most_tokens + 1); }));
+  EXPECT_FALSE(fits_changed([&](RopeArgs& b) { of_tokens(b, most_tokens / 2 + 1), b.batches = 2; }));
+  // Places: the heads of k are counted behind those of q.
+  constexpr int64_t elements = int64_t{1} << 31, rest = 16 * 128 + 128;
+  for (const bool out : {false, true}) {
+    for (const int which : {0, 1}) {
+      auto heads = [&](RopeArgs& b) -> Heads& { return out ? b.out[which] : b.in[which]; };
+      EXPECT_TRUE(fits_changed([&](RopeArgs& b) { heads(b).token = (elements - rest - 8) / 15 / 8 * 8; }));
+      EXPECT_FALSE(fits_changed([&](RopeArgs& b) { heads(b).token = (elements - 128) / 15 / 8 * 8; }));
+      EXPECT_FALSE(fits_changed([&](RopeArgs& b) { heads(b).token = -8 * 128; }));
+      EXPECT_FALSE(fits_changed([&](RopeArgs& b) { heads(b).head = 136; }));
+      EXPECT_TRUE(fits_changed([&](RopeArgs& b) { heads(b).head = 0, b.heads[which] = 1; }));
+      EXPECT_FALSE(fits_changed([&](RopeArgs& b) { b.batches = 2, heads(b).batch = elements; }));
+      EXPECT_FALSE(fits_changed([&](RopeArgs& b) { b.batches = 2, heads(b).batch = -16 * 8 * 128; }));
+      EXPECT_TRUE(fits_changed([&](RopeArgs& b) { b.batches = 2, heads(b).batch = 16 * 8 * 128; }));
+    }
+    EXPECT_FALSE(fits_changed([&](RopeArgs& b) {
+      for (Heads& x : out ? b.out : b.in) x.head = -128;
+    }));
+  }
+  // Tables.
+  EXPECT_FALSE(fits_changed([](RopeArgs& b) { b.cos.token = 136; }));
+  EXPECT_FALSE(fits_changed([](RopeArgs& b) { b.cos.token = b.sin.token = -128; }));
+  EXPECT_FALSE(fits_changed([](RopeArgs& b) { b.batches = 2, b.sin.batch = 16 * 128; }));
+  EXPECT_TRUE(fits_changed([](RopeArgs& b) { b.batches = 2, b.cos.batch = b.sin.batch = 16 * 128; }));
+  auto by_position = [&](RopeArgs& b, int64_t rows) {
+    b.positions = {data, 0, 1, Dtype::int32}, b.table_rows = rows;
+  };
+  EXPECT_TRUE(fits_changed([&](RopeArgs& b) { by_position(b, elements / 128); }));
+  EXPECT_FALSE(fits_changed([&](RopeArgs& b) { by_position(b, elements / 128 + 1); }));
+  EXPECT_FALSE(fits_changed([&](RopeArgs& b) { by_position(b, 0); }));
 }
 
 // What is never walked may be anything; what is may be long.
@@ -276,7 +328,7 @@ TEST(Dispatch, StridesOfAxesOfOneDoNotMatter) {
   a.in[0] = a.out[0] = {data, any, any, any};
   a.in[1] = a.out[1] = {nullptr, any, any, any};
   a.cos = a.sin = {data, any, any, any, 1};
-  EXPECT_EQ(variant_of(a), RopeVariant::vec8_table);
+  EXPECT_EQ(variant_of(a), RopeVariant::vec16_lanes);
   a.tokens = 75600;
   a.heads[0] = 40;
   a.in[0] = a.out[0] = {data, any, 40 * 128, 128};

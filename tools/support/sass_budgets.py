@@ -52,8 +52,8 @@ def rope_vector(compute: str, fused: str, pairs: str, heads: str) -> Budget:
 
 
 def rope_lanes(fused: str, elements: str) -> Budget:
-    """One multiply-add an element."""
-    return Budget(fma32=int(elements) if fused == "true" else 0)
+    """One multiply-add an element, in the code for tokens in order and in that for positions."""
+    return Budget(fma32=2 * int(elements) if fused == "true" else 0)
 
 
 def rope_pairs(pairs: int, compute: str, fused: str, adds_zero: bool = True) -> Budget:
