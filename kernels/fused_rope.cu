@@ -71,9 +71,9 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
 cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   const int64_t elements = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
   RopeLanesArgs v = lanes_args(a, tail_vectors(a, elements), elements);
-  const dim3 grid(grid_x(ceil_div(v.threads, v.block)));
+  const dim3 grid(grid_x(ceil_div(v.threads, lanes_threads)));
   void* arguments[] = {&v};
-  return cudaLaunchKernel(fused_rope_entry(a, variant), grid, v.block, arguments, 0, stream);
+  return cudaLaunchKernel(fused_rope_entry(a, variant), grid, lanes_threads, arguments, 0, stream);
 }
 
 }  // namespace

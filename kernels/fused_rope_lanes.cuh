@@ -69,7 +69,7 @@ __device__ __forceinline__ void rotate_lane(const RopeLanesArgs& a, const Lane& 
 template <class X, class T, class C, bool Full, bool Fused, int N>
 __global__ void __maxnreg__(32) fused_rope_lanes(const __grid_constant__ RopeLanesArgs a) {
   Lane l;
-  l.thread = blockIdx.x * a.block + threadIdx.x;
+  l.thread = blockIdx.x * lanes_threads + threadIdx.x;
   l.unit = l.thread & a.lane_mask;
   if (l.thread >= a.threads || l.unit >= a.vectors) return;
   l.b = 0;

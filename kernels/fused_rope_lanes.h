@@ -24,7 +24,6 @@ struct RopeLanesArgs {
   uint32_t threads;
   uint32_t token_factor;  // with token_shift the reciprocal of the threads of a token
   uint16_t heads, q_heads;
-  uint16_t block;  // threads of a block
   uint8_t token_shift, log_width, lane_mask;
   uint8_t vectors;         // of a head
   bool batched, in_order;  // in_order: token t has row t of the tables
@@ -41,7 +40,7 @@ struct RopeLanesArgs {
   Reciprocal of_batch;  // of its threads
   RopePositions positions;
 };
-static_assert(offsetof(RopeLanesArgs, q_out) == rope_first_line, "no more than this line holds");
+static_assert(offsetof(RopeLanesArgs, q_out) <= rope_first_line, "no more than this line holds");
 static_assert(offsetof(RopeLanesArgs, q_batch) <= rope_first_line + rope_line,
               "no more than this line holds");
 
@@ -84,7 +83,6 @@ inline RopeLanesArgs lanes_args(const RopeArgs& a, int64_t tail, int64_t vector_
   v.token_factor = token.factor;
   v.token_shift = token.shift;
   v.threads = static_cast<uint32_t>(a.batches * of_batch);
-  v.block = lanes_threads;
   v.batched = a.batches > 1;
   v.of_batch = v.batched ? reciprocal(of_batch) : Reciprocal{};
   v.tokens = static_cast<uint32_t>(a.tokens);

@@ -64,6 +64,7 @@ __global__ void __maxnreg__(40) fused_rope_vector(const __grid_constant__ RopeVe
       cos_entries.load(at.cos(a, row, entry), half_bytes, load);
       sin_entries.load(at.sin(a, row, entry), half_bytes, load);
     };
+    // Entries of the elements' size come here where they are too many to be kept. Measured.
     if constexpr (L == Layout::half && sizeof(T) <= sizeof(X)) {
       if (a.keep_tables)
         load_both(kept());
