@@ -28,6 +28,16 @@ def _raw_stream(device: int) -> int:
     return torch.cuda.current_stream(device).cuda_stream
 
 
+def _increment_version() -> Any:
+    """What torch.autograd.graph.increment_version() calls, where this torch's takes a tuple as that one does."""
+    direct = getattr(torch._C, "_increment_version", None)
+    try:
+        direct((torch.empty(0),))
+    except Exception:
+        return torch.autograd.graph.increment_version
+    return direct
+
+
 def _functions() -> dict[str, Any]:
     """Private names of torch, each guarded: a torch without one loses a check that it has no need of."""
     core = torch._C
@@ -39,7 +49,7 @@ def _functions() -> dict[str, Any]:
         "tracing_state": getattr(core, "_get_tracing_state", None),
         "raw_stream": getattr(core, "_cuda_getCurrentRawStream", _raw_stream),
         "forward_ad": torch.autograd.forward_ad,
-        "increment_version": torch.autograd.graph.increment_version,
+        "increment_version": _increment_version(),
     }
 
 

@@ -114,7 +114,8 @@ bool is_plain_type(PyObject* object) {
 
 int read_plain(PyObject* object, View& view) {
   if (!is_plain_type(object)) return not_torch;
-  if (attribute_is_true(object, names.requires_grad) && call_is_true(torch.is_grad_enabled))
+  // In this order: inference asks one thing instead of two.
+  if (call_is_true(torch.is_grad_enabled) && attribute_is_true(object, names.requires_grad))
     return wants_grad;
   if (const int code = read(object, view)) return code;
   if (method_is_true(object, names.is_neg)) return lazy_bits;
