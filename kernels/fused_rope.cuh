@@ -122,9 +122,9 @@ __global__ void __launch_bounds__(rope_max_threads) fused_rope(const __grid_cons
 
 // ------------------------------------------------------------------------------- instances --
 
-template <class X, class T, class C, Layout L, bool Fused, RopeVariant V>
+template <class X, class T, class C, Layout L, bool Fused, RopeVariant V, bool Many>
 const void* rope_vector_entry(const RopeArgs& a) {
-  constexpr int P = pairs_of<X, T, L, V>, H = heads_of<X, T, L>;
+  constexpr int P = pairs_of<X, T, L, V>, H = heads_of<X, T, L, Many>;
   return reinterpret_cast<const void*>(a.full_table ? fused_rope_vector<X, T, C, L, true, Fused, P, H>
                                                     : fused_rope_vector<X, T, C, L, false, Fused, P, H>);
 }
@@ -140,12 +140,15 @@ template <class X, class T, class C, Layout L, bool Fused>
 const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
     constexpr RopeVariant wide = RopeVariant::vec16_table, narrow = RopeVariant::vec8_table;
-    if (variant == wide) return rope_vector_entry<X, T, C, L, Fused, wide>(a);
+    if (variant == wide) {
+      if (has_many_heads(a)) return rope_vector_entry<X, T, C, L, Fused, wide, true>(a);
+      return rope_vector_entry<X, T, C, L, Fused, wide, false>(a);
+    }
     if constexpr (L == Layout::half) {
       if (variant == RopeVariant::vec16_lanes) return rope_lanes_entry<X, T, C, Fused>(a);
     }
     if constexpr (L == Layout::half && sizeof(X) == 2 && sizeof(T) == 2) {
-      if (variant == narrow) return rope_vector_entry<X, T, C, L, Fused, narrow>(a);
+      if (variant == narrow) return rope_vector_entry<X, T, C, L, Fused, narrow, false>(a);
     }
   }
   return reinterpret_cast<const void*>(fused_rope<X, T, C, L, Fused>);

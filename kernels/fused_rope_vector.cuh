@@ -15,13 +15,13 @@ template <Layout L>
 constexpr Pairing pairing_of = L == Layout::half ? Pairing::half : Pairing::interleaved;
 template <class X, class T, Layout L, RopeVariant V>
 constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T), pairing_of<L>, V);
-template <class X, class T, Layout L>
-constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>);
+template <class X, class T, Layout L, bool Many>
+constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>, Many);
 
 // Registers are capped, so that enough threads share a multiprocessor to keep its memory pipes full.
 // P: pairs a thread takes of a head, H: heads a thread.
 template <class X, class T, class C, Layout L, bool Full, bool Fused, int P, int H>
-__global__ void __maxnreg__(40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
+__global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
   using A = Arithmetic<C>;
   constexpr int M = P / A::lanes;
   using E = Entries<T, L, Full, P>;

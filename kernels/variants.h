@@ -27,6 +27,7 @@ inline bool is_short_batch(int64_t stride, int64_t size) {
 // Where launchers change their ways. Measured.
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
+constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
 // Of cos and sin; above: the cache is not asked to keep them.
 constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 

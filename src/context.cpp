@@ -43,8 +43,11 @@ int32_t load_all(Backend& backend) {
     }
     RopeKernel kernel = rope_kernel(k);
     for (const bool full : {false, true}) {
-      kernel.args.full_table = full;
-      BITEXACT_TRY(backend.load(kernel.args, kernel.variant));
+      for (const int64_t heads : {int64_t{1}, rope_many_heads + 1}) {
+        kernel.args.full_table = full;
+        kernel.args.heads[0] = heads;
+        BITEXACT_TRY(backend.load(kernel.args, kernel.variant));
+      }
     }
   }
   return BITEXACT_STATUS_OK;

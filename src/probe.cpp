@@ -286,7 +286,8 @@ Probe<SiluMulArgs> make_probe(const SiluMulArgs& kernel) {
 Probe<RopeArgs> make_probe(const RopeArgs& kernel) {
   Probe<RopeArgs> probe;
   Random random;
-  // One long enough for the launcher to walk over heads instead of spreading them, and some of many heads.
+  // One long enough for the launcher to walk over heads instead of spreading them, and of so many heads that a
+  // thread takes more of them.
   const RopeCase forms[] = {
       // full   per head positions inverse element tokens heads
       {true, false, false, false, 1, 24, {5, 3}},  {false, false, false, false, 1, 24, {3, 5}},

@@ -42,11 +42,11 @@ TEST(KernelTable, NamesAreUnique) {
 }
 
 // What the self-check would run for a kernel is that very kernel: its probe holds calls that meet the demands
-// of the variant, full and half tables among them, so forcing the variant on those is sound.
+// of the variant, full and half tables and many heads among them, so forcing the variant on those is sound.
 TEST(KernelTable, EveryProbeFitsItsKernel) {
   void* const aligned = reinterpret_cast<void*>(uintptr_t{1} << 20);
   for (int k = 0; k < kernel_count; ++k) {
-    int fitting = 0, full = 0, half = 0;
+    int fitting = 0, full = 0, half = 0, many_heads[2] = {};
     auto look = [&](const auto& kernel) {
       for (const auto& a : make_probe(kernel.args).cases) {
         const auto call = redirected(located(a, aligned), aligned);
@@ -55,6 +55,7 @@ TEST(KernelTable, EveryProbeFitsItsKernel) {
         ++fitting;
         if constexpr (std::is_same<decltype(kernel.args), RopeArgs>::value) {
           ++(a.full_table ? full : half);
+          if (a.heads[0] + a.heads[1] > 64) ++many_heads[a.full_table];
         }
       }
     };
@@ -62,6 +63,8 @@ TEST(KernelTable, EveryProbeFitsItsKernel) {
       look(rope_kernel(k));
       EXPECT_GE(full, 1) << kernel_name(k);
       EXPECT_GE(half, 1) << kernel_name(k);
+      EXPECT_GE(many_heads[0], 1) << kernel_name(k);
+      EXPECT_GE(many_heads[1], 1) << kernel_name(k);
     } else {
       look(silu_mul_kernel(k));
       EXPECT_GE(fitting, 9) << kernel_name(k);
