@@ -8,7 +8,6 @@
 #include <cstddef>
 
 #include "args.h"
-#include "variants.h"
 
 namespace bitexact {
 
@@ -31,7 +30,5 @@ inline RopePositions rope_positions(const RopeArgs& a) {
           static_cast<int32_t>(a.positions.token),
           a.positions.dtype == Dtype::int64};
 }
-
-inline bool keeps_tables(const RopeArgs& a) { return table_bytes(a) <= rope_kept_bytes; }
 
 }  // namespace bitexact

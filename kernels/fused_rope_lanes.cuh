@@ -55,10 +55,9 @@ __device__ __forceinline__ void rotate_lane(const RopeLanesArgs& a, const Lane& 
   }
 #pragma unroll
   for (int w = 0; w < words; ++w) out.word[w] = tail ? own.word[w] : out.word[w];
+  // Here, not ahead of the first load, which would wait for the second line of arguments.
   uint32_t h = l.h;
-  asm volatile(
-      ""
-      : "+r"(h));  // here, not ahead of the first load, which would wait for the second line of arguments
+  asm volatile("" : "+r"(h));
   auto place = [&](char* data, uint32_t token_stride) {
     return data + (l.out_at + h * a.out_head + l.t * token_stride);
   };

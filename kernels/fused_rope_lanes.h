@@ -6,6 +6,7 @@
 #include "args.h"
 #include "fused_rope_fast.h"
 #include "reciprocal.h"
+#include "variants.h"
 
 namespace bitexact {
 

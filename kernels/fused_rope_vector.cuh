@@ -9,6 +9,45 @@
 
 namespace bitexact {
 
+// ---------------------------------------------------------------------------------- places --
+
+// Head h of token t of batch b, and the rows of its tables.
+struct Place {
+  int t, h;
+  bool of_k;
+  int64_t q_at, k_at, q_out_at, k_out_at, cos_at, sin_at;
+
+  __device__ Place(const RopeVectorArgs& a, int b, int token, int head, bool is_of_k)
+      : t(token), h(head), of_k(is_of_k) {
+    q_at = k_at = q_out_at = k_out_at = cos_at = sin_at = 0;
+    if (b > 0) {  // else the line of arguments that has these strides is not waited for
+      auto add = [b](int64_t& at, int32_t batch) { at += int64_t{b * batch_unit} * batch; };
+      add(q_at, a.q_batch), add(k_at, a.k_batch);
+      add(q_out_at, a.q_out_batch), add(k_out_at, a.k_out_batch);
+      cos_at = int64_t{b} * a.cos_batch, sin_at = int64_t{b} * a.sin_batch;
+    }
+  }
+  __device__ const char* input(const RopeVectorArgs& a) const {
+    return global(chosen(of_k, at(a.q, q_at, a.q_token, a.q_head), at(a.k, k_at, a.k_token, a.k_head)));
+  }
+  __device__ char* output(const RopeVectorArgs& a) const {
+    return global(chosen(of_k, at(a.q_out, q_out_at, a.q_out_token, a.q_out_head),
+                         at(a.k_out, k_out_at, a.k_out_token, a.k_out_head)));
+  }
+  __device__ const char* cos(const RopeVectorArgs& a, int row, int entry) const {
+    return a.cos + (cos_at + entry + int64_t{row} * a.cos_token);
+  }
+  __device__ const char* sin(const RopeVectorArgs& a, int row, int entry) const {
+    return a.sin + (sin_at + entry + int64_t{row} * a.sin_token);
+  }
+
+ private:
+  template <class Byte>
+  __device__ Byte* at(Byte* data, int64_t before, int32_t token_stride, int32_t head_stride) const {
+    return data + (before + int64_t{t} * token_stride + int64_t{h} * head_stride);
+  }
+};
+
 // ---------------------------------------------------------------------------------- kernel --
 
 template <Layout L>
@@ -34,7 +73,7 @@ __global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_con
   int row;
   const bool outside = !table_row(a.positions, a.by_position, b, t, row);
   const bool of_k = h >= a.q_groups;
-  const Place at(a, b, t, h, of_k, 0);
+  const Place at(a, b, t, h, of_k);
   const char* const in = at.input(a);
   char* const out = at.output(a);
   // Of the thread's heads, each `groups`-th of q or of k.

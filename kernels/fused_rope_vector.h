@@ -1,7 +1,9 @@
 // Arguments of the form of vectors of fused_rope. Plain C++.
 #pragma once
 
+#include "common/launch.h"
 #include "fused_rope_fast.h"
+#include "variants.h"
 
 namespace bitexact {
 
@@ -45,7 +47,7 @@ static_assert(offsetof(RopeVectorArgs, combine) == rope_first_line + rope_line,
 inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
   const int64_t each = vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
-  auto groups = [&](int64_t heads) { return (heads + each - 1) / each; };
+  auto groups = [&](int64_t heads) { return ceil_div(heads, each); };
   RopeVectorArgs v = {};
   v.q_groups = static_cast<uint16_t>(groups(a.heads[0]));
   v.groups = static_cast<uint16_t>(v.q_groups + groups(a.heads[1]));
@@ -76,7 +78,7 @@ inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   v.half = static_cast<uint16_t>(a.rotary_dim / 2);
   v.rotary_units = static_cast<uint16_t>(v.half / vector_pairs(size, table_size, a.pairing_in, variant));
   v.inverse = a.inverse;
-  v.keep_tables = keeps_tables(a);
+  v.keep_tables = table_bytes(a) <= rope_kept_bytes;
   v.by_position = a.positions.data != nullptr;
   v.combine = a.combine;
   v.positions = rope_positions(a);

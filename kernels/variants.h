@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "args.h"
+#include "common/launch.h"
 #include "reciprocal.h"
 
 namespace bitexact {
@@ -124,7 +125,7 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
 // Vectors of a head's tail, which stays where it is in place.
 inline int64_t tail_vectors(const RopeArgs& a, int64_t elements) {
   auto moves = [&](int which) { return a.heads[which] > 0 && a.in[which].data != a.out[which].data; };
-  return moves(0) || moves(1) ? (a.head_dim - a.rotary_dim + elements - 1) / elements : 0;
+  return moves(0) || moves(1) ? ceil_div(a.head_dim - a.rotary_dim, elements) : 0;
 }
 
 // The stride of the heads of q and of k: of one head it is never walked. Negative where they have two.
