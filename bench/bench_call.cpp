@@ -4,13 +4,9 @@
 #include <cstdio>
 
 #include "bitexact.h"
-#include "check.h"
-#include "fused_rope.h"
-#include "fused_silu_mul.h"
 #include "inputs.h"
 #include "plain.h"
 #include "report.h"
-#include "variants.h"
 
 namespace {
 
@@ -38,6 +34,32 @@ std::vector<bench::Measurement> time_calls(const std::vector<bench::Work>& works
   return result;
 }
 
+// The kernel that a call launches, with its arguments, as a graph captured them: to be launched with nothing around it.
+class BareLaunch {
+ public:
+  explicit BareLaunch(const std::function<void()>& call) {
+    bench::check_cuda(cudaStreamBeginCapture(bench::stream(), cudaStreamCaptureModeThreadLocal), "capturing");
+    call();
+    bench::check_cuda(cudaStreamEndCapture(bench::stream(), &graph_), "capturing");
+    cudaGraphNode_t node;
+    size_t nodes = 1;
+    bench::check_cuda(cudaGraphGetNodes(graph_, &node, &nodes), "reading a graph");
+    bench::check_cuda(cudaGraphKernelNodeGetParams(node, &kernel_), "reading a graph");
+  }
+  ~BareLaunch() { cudaGraphDestroy(graph_); }
+  BareLaunch(const BareLaunch&) = delete;
+  BareLaunch& operator=(const BareLaunch&) = delete;
+  void operator()() const {
+    bench::check_cuda(cudaLaunchKernel(kernel_.func, kernel_.gridDim, kernel_.blockDim, kernel_.kernelParams,
+                                       kernel_.sharedMemBytes, bench::stream()),
+                      "launching");
+  }
+
+ private:
+  cudaGraph_t graph_ = nullptr;
+  cudaKernelNodeParams kernel_ = {};
+};
+
 struct Calls {
   bitexact_context* context;
   const bench::Memory& memory;
@@ -55,22 +77,15 @@ std::vector<bench::Measurement> Calls::silu_mul() const {
   p.up = memory.data() + 8192;
   p.out = memory.data() + 16384;
   p.gate_row_stride = p.up_row_stride = p.out_row_stride = 128;
-  bench::check_status(bitexact_fused_silu_mul(context, &p, bench::stream()), "first use");
-  bitexact::SiluMulArgs args;
-  bool empty = false;
-  bench::check_status(bitexact::check(&p, args, empty), "checking");
-  return time_calls(
-      {{"plain launch",
-        [&](int) {
-          bench::check_cuda(
-              bitexact::launch_fused_silu_mul(args, bitexact::choose_variant(args), bench::stream()),
-              "launching");
-        }},
-       {"bitexact",
-        [&](int) { bench::check_status(bitexact_fused_silu_mul(context, &p, bench::stream()), "calling"); }},
-       {"empty kernel", [](int) { bench::empty_kernel(); }},
-       {"can_use",
-        [&](int) { bench::check_status(bitexact_fused_silu_mul_can_use(context, &p), "asking"); }}});
+  auto call = [&] { bench::check_status(bitexact_fused_silu_mul(context, &p, bench::stream()), "calling"); };
+  call();  // the first use
+  const BareLaunch bare(call);
+  return time_calls({{"plain launch", [&](int) { bare(); }},
+                     {"bitexact", [&](int) { call(); }},
+                     {"empty kernel", [](int) { bench::empty_kernel(); }},
+                     {"can_use", [&](int) {
+                        bench::check_status(bitexact_fused_silu_mul_can_use(context, &p), "asking");
+                      }}});
 }
 
 std::vector<bench::Measurement> Calls::rope() const {
@@ -91,19 +106,10 @@ std::vector<bench::Measurement> Calls::rope() const {
   p.cos_token_stride = p.sin_token_stride = 128;
   p.cos_element_stride = p.sin_element_stride = 1;
   bench::fill_rotations({memory.data() + 131072, memory.data() + 196608, 4, 128, p.dtype, true, false});
-  bench::check_status(bitexact_fused_rope(context, &p, bench::stream()), "first use");
-  bitexact::RopeArgs args;
-  bool empty = false;
-  bench::check_status(bitexact::check(&p, args, empty), "checking");
-  return time_calls({{"plain launch",
-                      [&](int) {
-                        bench::check_cuda(bitexact::launch_fused_rope(args, bitexact::choose_variant(args),
-                                                                      bench::stream()),
-                                          "launching");
-                      }},
-                     {"bitexact", [&](int) {
-                        bench::check_status(bitexact_fused_rope(context, &p, bench::stream()), "calling");
-                      }}});
+  auto call = [&] { bench::check_status(bitexact_fused_rope(context, &p, bench::stream()), "calling"); };
+  call();  // the first use
+  const BareLaunch bare(call);
+  return time_calls({{"plain launch", [&](int) { bare(); }}, {"bitexact", [&](int) { call(); }}});
 }
 
 // Milliseconds and KiB, of the first context on the device and of a second one beside it.

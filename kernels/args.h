@@ -18,17 +18,12 @@ enum class Dtype : int32_t {
   int64 = 6
 };
 
-constexpr int64_t size_of(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::float16:
-    case Dtype::bfloat16: return 2;
-    case Dtype::float32:
-    case Dtype::int32: return 4;
-    case Dtype::float64:
-    case Dtype::int64: return 8;
-    default: return 0;
-  }
-}
+// In bytes. A digit for each constant, in place of a branch: a call asks often.
+constexpr int64_t size_of(Dtype dtype) { return int64_t{0x8482240} >> 4 * static_cast<int32_t>(dtype) & 15; }
+static_assert(size_of(Dtype::none) == 0 && size_of(Dtype::float32) == 4 && size_of(Dtype::float16) == 2 &&
+                  size_of(Dtype::bfloat16) == 2 && size_of(Dtype::float64) == 8 &&
+                  size_of(Dtype::int32) == 4 && size_of(Dtype::int64) == 8,
+              "the digits in order");
 
 // ---------------------------------------------------------------------------------- silu_mul --
 

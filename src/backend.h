@@ -19,7 +19,7 @@ class Backend {
    public:
     explicit Scope(Backend& backend) : backend_(backend), status_(backend.enter(pushed_)) {}
     ~Scope() {
-      if (status_ == BITEXACT_STATUS_OK) backend_.leave(pushed_);
+      if (pushed_) backend_.leave();
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -73,9 +73,9 @@ class Backend {
   // Fills the fields that describe the device.
   virtual void describe(bitexact_context_info& info) const = 0;
 
-  // For Scope alone: `pushed` carries over what leave() has to undo.
+  // For Scope alone: `pushed` is false on entry, and true where leave() has something to undo.
   virtual int32_t enter(bool& pushed) = 0;
-  virtual void leave(bool pushed) = 0;
+  virtual void leave() = 0;
 };
 
 }  // namespace bitexact

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cinttypes>
+#include <initializer_list>
 
 #include "args.h"
 #include "bitexact.h"
@@ -44,24 +45,20 @@ inline int32_t check_size(int64_t value, const char* name) {
   return fail(BITEXACT_STATUS_INVALID_SHAPE, "%s is %" PRId64 "; accepted: >= 0", name, value);
 }
 
-inline int32_t check_pointer(const void* pointer, int64_t alignment, const char* name) {
-  if (pointer == nullptr) {
-    return fail(BITEXACT_STATUS_NULL_POINTER, "%s is null; accepted: null only where a size is zero", name);
-  }
-  if (is_multiple(pointer, alignment)) return BITEXACT_STATUS_OK;
-  return fail(BITEXACT_STATUS_UNALIGNED, "%s is %p; accepted: multiples of %" PRId64 " bytes", name, pointer,
-              alignment);
-}
-
-inline int32_t too_large(const char* name) {
-  return fail(BITEXACT_STATUS_TOO_LARGE, "%s reaches a byte offset beyond 63 bits; accepted: less", name);
-}
-
 // A tensor as the checks see it: where it lies, and its name in messages.
 struct NamedRegion {
   const char* name;
   Region region;
 };
+
+// Steps of so many elements.
+struct Axis {
+  int64_t count, stride;
+};
+
+// Where a tensor lies whose last axis is `run` elements side by side.
+int32_t check_tensor(const char* name, const void* data, int64_t size, int64_t run,
+                     std::initializer_list<Axis> axes, NamedRegion& to);
 
 inline int32_t check_disjoint(const NamedRegion& out, const NamedRegion& other) {
   if (!overlap(out.region, other.region)) return BITEXACT_STATUS_OK;

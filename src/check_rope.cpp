@@ -6,41 +6,21 @@ namespace bitexact {
 namespace {
 
 int32_t check_heads(const char* name, const RopeArgs& a, int which, const Heads& heads, NamedRegion& to) {
-  const int64_t size = size_of(a.dtype);
-  BITEXACT_TRY(check_pointer(heads.data, size, name));
-  to.name = name;
-  to.region.base = reinterpret_cast<uintptr_t>(heads.data);
-  if (!to.region.set_run(a.head_dim, size)) return too_large(name);
-  if (!to.region.add_axis(a.heads[which], heads.head, size)) return too_large(name);
-  if (!to.region.add_axis(a.tokens, heads.token, size)) return too_large(name);
-  if (!to.region.add_axis(a.batches, heads.batch, size)) return too_large(name);
-  return BITEXACT_STATUS_OK;
+  return check_tensor(name, heads.data, size_of(a.dtype), a.head_dim,
+                      {{a.heads[which], heads.head}, {a.tokens, heads.token}, {a.batches, heads.batch}}, to);
 }
 
 int32_t check_table(const char* name, const RopeArgs& a, int64_t width, const Table& table, NamedRegion& to) {
-  const int64_t size = size_of(a.table_dtype);
-  BITEXACT_TRY(check_pointer(table.data, size, name));
-  to.name = name;
-  to.region.base = reinterpret_cast<uintptr_t>(table.data);
   const int64_t heads = a.heads[0] > a.heads[1] ? a.heads[0] : a.heads[1];
   const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens;
-  to.region.set_run(1, size);
-  if (!to.region.add_axis(width, table.element, size)) return too_large(name);
-  if (!to.region.add_axis(heads, table.head, size)) return too_large(name);
-  if (!to.region.add_axis(rows, table.token, size)) return too_large(name);
-  if (!to.region.add_axis(a.batches, table.batch, size)) return too_large(name);
-  return BITEXACT_STATUS_OK;
+  return check_tensor(
+      name, table.data, size_of(a.table_dtype), 1,
+      {{width, table.element}, {heads, table.head}, {rows, table.token}, {a.batches, table.batch}}, to);
 }
 
 int32_t check_positions(const RopeArgs& a, NamedRegion& to) {
-  const int64_t size = size_of(a.positions.dtype);
-  BITEXACT_TRY(check_pointer(a.positions.data, size, "positions"));
-  to.name = "positions";
-  to.region.base = reinterpret_cast<uintptr_t>(a.positions.data);
-  to.region.set_run(1, size);
-  if (!to.region.add_axis(a.tokens, a.positions.token, size)) return too_large("positions");
-  if (!to.region.add_axis(a.batches, a.positions.batch, size)) return too_large("positions");
-  return BITEXACT_STATUS_OK;
+  return check_tensor("positions", a.positions.data, size_of(a.positions.dtype), 1,
+                      {{a.tokens, a.positions.token}, {a.batches, a.positions.batch}}, to);
 }
 
 bool in_place(const RopeArgs& a, int which) {
@@ -150,11 +130,16 @@ int32_t check_memory(const RopeArgs& a, int64_t table_width) {
   static const char* const in_names[] = {"q_in", "k_in"};
   static const char* const out_names[] = {"q_out", "k_out"};
   NamedRegion in[2], out[2], cos, sin, positions;
+  bool same[2] = {false, false};  // in place
   const bool rotates = a.rotary_dim > 0;
   for (int i = 0; i < 2; ++i) {
     if (a.heads[i] == 0) continue;
     BITEXACT_TRY(check_heads(in_names[i], a, i, a.in[i], in[i]));
-    BITEXACT_TRY(check_heads(out_names[i], a, i, a.out[i], out[i]));
+    same[i] = in_place(a, i);
+    if (same[i])
+      out[i] = {out_names[i], in[i].region};
+    else
+      BITEXACT_TRY(check_heads(out_names[i], a, i, a.out[i], out[i]));
     BITEXACT_TRY(check_output(out[i]));
   }
   if (rotates) {
@@ -165,7 +150,7 @@ int32_t check_memory(const RopeArgs& a, int64_t table_width) {
   for (int i = 0; i < 2; ++i) {
     if (a.heads[i] == 0) continue;
     for (int k = 0; k < 2; ++k) {
-      if (a.heads[k] == 0 || (k == i && in_place(a, i))) continue;
+      if (a.heads[k] == 0 || (k == i && same[i])) continue;
       BITEXACT_TRY(check_disjoint(out[i], in[k]));
     }
     if (!rotates) continue;
@@ -173,7 +158,8 @@ int32_t check_memory(const RopeArgs& a, int64_t table_width) {
     BITEXACT_TRY(check_disjoint(out[i], sin));
     if (a.positions.data != nullptr) BITEXACT_TRY(check_disjoint(out[i], positions));
   }
-  if (a.heads[0] > 0 && a.heads[1] > 0) BITEXACT_TRY(check_disjoint(out[0], out[1]));
+  // An output in place has met the other one above, as an input.
+  if (a.heads[0] > 0 && a.heads[1] > 0 && !same[0] && !same[1]) BITEXACT_TRY(check_disjoint(out[0], out[1]));
   return BITEXACT_STATUS_OK;
 }
 
@@ -202,11 +188,12 @@ int32_t check_fields(const bitexact_rope_params& p, RopeArgs& a, bool& empty) {
 }  // namespace
 
 int32_t check(const bitexact_rope_params* params, RopeArgs& a, bool& empty) {
-  bitexact_rope_params p;
-  BITEXACT_TRY(copy_in(params, "params", p));
-  BITEXACT_TRY(check_fields(p, a, empty));
+  bitexact_rope_params space;
+  const bitexact_rope_params* p;
+  BITEXACT_TRY(read_in(params, "params", space, p));
+  BITEXACT_TRY(check_fields(*p, a, empty));
   if (empty) return BITEXACT_STATUS_OK;
-  BITEXACT_TRY(check_memory(a, p.table_width));
+  BITEXACT_TRY(check_memory(a, p->table_width));
   collapse(a);
   return BITEXACT_STATUS_OK;
 }

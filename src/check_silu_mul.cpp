@@ -9,14 +9,8 @@ namespace bitexact {
 namespace {
 
 int32_t check_rows(const char* name, const SiluMulArgs& a, const Rows& rows, NamedRegion& to) {
-  const int64_t size = size_of(a.dtype);
-  BITEXACT_TRY(check_pointer(rows.data, size, name));
-  to.name = name;
-  to.region.base = reinterpret_cast<uintptr_t>(rows.data);
-  if (!to.region.set_run(a.cols, size)) return too_large(name);
-  if (!to.region.add_axis(a.rows, rows.row, size)) return too_large(name);
-  if (!to.region.add_axis(a.batches, rows.batch, size)) return too_large(name);
-  return BITEXACT_STATUS_OK;
+  return check_tensor(name, rows.data, size_of(a.dtype), a.cols,
+                      {{a.rows, rows.row}, {a.batches, rows.batch}}, to);
 }
 
 bool in_place(const SiluMulArgs& a, const Rows& in) {
@@ -101,9 +95,10 @@ int32_t check_fields(const bitexact_silu_mul_params& p, SiluMulArgs& a, bool& em
 }  // namespace
 
 int32_t check(const bitexact_silu_mul_params* params, SiluMulArgs& a, bool& empty) {
-  bitexact_silu_mul_params p;
-  BITEXACT_TRY(copy_in(params, "params", p));
-  BITEXACT_TRY(check_fields(p, a, empty));
+  bitexact_silu_mul_params space;
+  const bitexact_silu_mul_params* p;
+  BITEXACT_TRY(read_in(params, "params", space, p));
+  BITEXACT_TRY(check_fields(*p, a, empty));
   if (empty) return BITEXACT_STATUS_OK;
   NamedRegion gate, up, out;
   BITEXACT_TRY(check_rows("gate", a, a.gate, gate));

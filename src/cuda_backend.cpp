@@ -149,7 +149,6 @@ class CudaBackend final : public Backend {
   }
 
   int32_t enter(bool& pushed) override {
-    pushed = false;
     if (forked()) {
       return fail(BITEXACT_STATUS_FORKED,
                   "the context was made before fork(); accepted: one made in this process");
@@ -169,9 +168,9 @@ class CudaBackend final : public Backend {
     pushed = true;
     return BITEXACT_STATUS_OK;
   }
-  void leave(bool pushed) override {
+  void leave() override {
     CUcontext popped;
-    if (pushed) device_.driver.ctx_pop_current(&popped);
+    device_.driver.ctx_pop_current(&popped);
   }
 
  private:

@@ -204,8 +204,11 @@ auto Gate::choose(const Args& call) const {
 
 template <class Args, class Variant>
 int32_t Gate::run_fused(const Choice<Variant>& choice, const Args& call, bitexact_stream stream) {
+  // Counted before: an atomic operation right behind a launch waits until the device has seen it.
+  std::atomic<int64_t>& calls = entries_[choice.kernel].fused;
+  calls.fetch_add(1, std::memory_order_relaxed);
   const int32_t status = backend_.fused(call, choice.variant, stream);
-  if (status == BITEXACT_STATUS_OK) entries_[choice.kernel].fused.fetch_add(1, std::memory_order_relaxed);
+  if (status != BITEXACT_STATUS_OK) calls.fetch_sub(1, std::memory_order_relaxed);
   return status;
 }
 

@@ -8,8 +8,6 @@ namespace {
 
 using Wide = __int128;
 
-Wide magnitude(Wide x) { return x < 0 ? -x : x; }
-
 // A whole-number variable in [low, high], weighted by a stride > 0.
 struct Term {
   Wide stride, low, high;
@@ -26,7 +24,7 @@ class Equation {
       low = -low;
       high = -high;
     }
-    if (stride == 0 || (low == 0 && high == 0)) return;
+    if (low == 0 && high == 0) return;
     for (int i = 0; i < size_; ++i) {
       if (terms_[i].stride == stride) {
         terms_[i].low += low;
@@ -76,59 +74,30 @@ class Equation {
 
 }  // namespace
 
-bool Region::add_axis(int64_t n, int64_t elements, int64_t element_size) {
-  if (n <= 1) return true;
-  int64_t step, reach;
-  if (__builtin_mul_overflow(elements, element_size, &step)) return false;
-  if (__builtin_mul_overflow(step, n - 1, &reach)) return false;
-  int64_t& end = reach < 0 ? low : high;
-  int64_t new_end;
-  if (__builtin_add_overflow(end, reach, &new_end) || new_end == INT64_MIN) return false;
-  end = new_end;
-  int at = axes++;
-  for (; at > 0 && std::abs(stride[at - 1]) > std::abs(step); --at) {
-    stride[at] = stride[at - 1];
-    count[at] = count[at - 1];
-  }
-  stride[at] = step;
-  count[at] = n;
-  return true;
-}
+namespace detail {
 
-bool Region::set_run(int64_t elements, int64_t element_size) {
-  if (__builtin_mul_overflow(elements, element_size, &run)) return false;
-  high = run;
-  return true;
-}
-
-bool overlap(const Region& a, const Region& b) {
+bool axes_overlap(const Region& a, const Region& b) {
   if (a.run == 0 || b.run == 0) return false;
-  const Wide distance = Wide{b.base} - Wide{a.base};
-  if (distance + b.low >= a.high || a.low >= distance + b.high) return false;
   Equation equation;
   for (int i = 0; i < a.axes; ++i) equation.add(a.stride[i], 0, a.count[i] - 1);
   for (int i = 0; i < b.axes; ++i) equation.add(b.stride[i], -(Wide{b.count[i]} - 1), 0);
   equation.add(1, -(Wide{b.run} - 1), Wide{a.run} - 1);
-  return equation.solvable(distance, false);
+  return equation.solvable(Wide{b.base} - Wide{a.base}, false);
 }
 
-bool overlaps_itself(const Region& a) {
+bool axes_visit_twice(const Region& a) {
   if (a.run == 0) return false;
-  // Nested axes, the usual case: each stride clears all that the smaller ones reach.
-  Wide reach = a.run, previous = 0;
-  bool nested = true;
+  int64_t previous = 0;
   for (int i = 0; i < a.axes; ++i) {
-    const Wide stride = magnitude(a.stride[i]);
-    if (stride == 0 || stride == previous) return true;  // two different indices, one address
-    nested = nested && stride >= reach;
-    reach += stride * (a.count[i] - 1);
-    previous = stride;
+    const int64_t step = magnitude(a.stride[i]);
+    if (step == previous) return true;  // two different indices, one address
+    previous = step;
   }
-  if (nested) return false;
   Equation equation;
   for (int i = 0; i < a.axes; ++i) equation.add(a.stride[i], -(Wide{a.count[i]} - 1), Wide{a.count[i]} - 1);
   equation.add(1, -(Wide{a.run} - 1), Wide{a.run} - 1);
   return equation.solvable(0, true);
 }
 
+}  // namespace detail
 }  // namespace bitexact

@@ -46,6 +46,15 @@ int32_t copy_in(const T* from, const char* name, T& to) {
   return BITEXACT_STATUS_OK;
 }
 
+// The caller's struct itself where it has every field, else a copy made in `space`.
+template <class T>
+int32_t read_in(const T* from, const char* name, T& space, const T*& to) {
+  to = from;
+  if (from != nullptr && from->struct_size == sizeof(T)) return BITEXACT_STATUS_OK;
+  to = &space;
+  return copy_in(from, name, space);
+}
+
 // Writes a report up to the caller's struct_size; a longer struct is zeroed beyond what is known.
 template <class T>
 int32_t copy_out(const T& from, const char* name, T* to) {

@@ -162,7 +162,7 @@ class HostBackend final : public Backend {
   }
 
   int32_t enter(bool&) override { return BITEXACT_STATUS_OK; }
-  void leave(bool) override {}
+  void leave() override {}
 
  private:
   unsigned long long position_errors_ = 0;

@@ -5,30 +5,40 @@
 
 #include <map>
 #include <random>
+#include <utility>
+#include <vector>
 
 using bitexact::Region;
 
 namespace {
 
-// Every byte of a region, with the number of times it is visited.
-std::map<int64_t, int> bytes_of(const Region& r) {
-  std::map<int64_t, int> bytes;
-  int64_t index[4] = {};
-  for (;;) {
-    int64_t at = static_cast<int64_t>(r.base);
-    for (int i = 0; i < r.axes; ++i) at += r.stride[i] * index[i];
-    for (int64_t k = 0; k < r.run; ++k) ++bytes[at + k];
-    int axis = 0;
-    while (axis < r.axes && ++index[axis] == r.count[axis]) index[axis++] = 0;
-    if (axis == r.axes) return bytes;
+struct Tensor {
+  int64_t base, run;
+  std::vector<std::pair<int64_t, int64_t>> axes;  // count and stride
+};
+
+// Every byte of a tensor, with the number of times it is visited.
+std::map<int64_t, int> bytes_of(const Tensor& tensor) {
+  std::vector<int64_t> places{tensor.base};
+  for (const auto& [count, stride] : tensor.axes) {
+    std::vector<int64_t> more;
+    for (const int64_t place : places) {
+      for (int64_t i = 0; i < count; ++i) more.push_back(place + i * stride);
+    }
+    places = more;
   }
+  std::map<int64_t, int> bytes;
+  for (const int64_t place : places) {
+    for (int64_t k = 0; k < 2 * tensor.run; ++k) ++bytes[place + k];
+  }
+  return bytes;
 }
 
-Region region(uintptr_t base, int64_t run, std::initializer_list<std::pair<int64_t, int64_t>> axes) {
+Region region(const Tensor& tensor) {
   Region r;
-  r.base = base;
-  EXPECT_TRUE(r.set_run(run, 2));
-  for (const auto& [count, stride] : axes) EXPECT_TRUE(r.add_axis(count, stride, 1));
+  r.base = static_cast<uintptr_t>(tensor.base);
+  EXPECT_TRUE(r.set_run(tensor.run, 2));
+  for (const auto& [count, stride] : tensor.axes) EXPECT_TRUE(r.add_axis(count, stride, 1));
   return r;
 }
 
@@ -39,11 +49,13 @@ TEST(Overlap, EqualsMarkingBytes) {
     auto any = [&] {
       auto stride = [&] { return static_cast<int64_t>(random() % 41) * 2 - 40; };
       auto count = [&] { return static_cast<int64_t>(random() % 4) + 1; };
-      return region(1000 + 2 * (random() % 60), 1 + random() % 4,
-                    {{count(), stride()}, {count(), stride()}, {count(), stride()}});
+      return Tensor{static_cast<int64_t>(1000 + 2 * (random() % 60)),
+                    static_cast<int64_t>(1 + random() % 4),
+                    {{count(), stride()}, {count(), stride()}, {count(), stride()}}};
     };
-    const Region a = any(), b = any();
-    const auto bytes_a = bytes_of(a), bytes_b = bytes_of(b);
+    const Tensor one = any(), other = any();
+    const auto bytes_a = bytes_of(one), bytes_b = bytes_of(other);
+    const Region a = region(one), b = region(other);
     bool meets = false, self = false;
     for (const auto& [at, times] : bytes_a) {
       meets = meets || bytes_b.count(at) > 0;
@@ -61,10 +73,10 @@ TEST(Overlap, EqualsMarkingBytes) {
 // q and k of one packed (tokens, q | k | v) buffer share no byte, though their spans interleave.
 TEST(Overlap, TellsInterleavedSlicesApart) {
   const int64_t token = 3 * 4 * 64 * 2;
-  const Region q = region(4096, 64, {{4, 128}, {1000, token}}),
-               k = region(4096 + 4 * 128, 64, {{4, 128}, {1000, token}});
+  const Region q = region({4096, 64, {{4, 128}, {1000, token}}}),
+               k = region({4096 + 4 * 128, 64, {{4, 128}, {1000, token}}});
   EXPECT_FALSE(bitexact::overlap(q, k));
-  const Region shifted = region(4096 + 4 * 128 - 2, 64, {{4, 128}, {1000, token}});
+  const Region shifted = region({4096 + 4 * 128 - 2, 64, {{4, 128}, {1000, token}}});
   EXPECT_TRUE(bitexact::overlap(q, shifted));
 }
 

@@ -121,7 +121,7 @@ class FaultyBackend : public bitexact::Backend {
   int32_t read_position_errors(int64_t& count) override { return inner_->read_position_errors(count); }
   void describe(bitexact_context_info& info) const override { inner_->describe(info); }
   int32_t enter(bool& pushed) override { return inner_->enter(pushed); }
-  void leave(bool pushed) override { inner_->leave(pushed); }
+  void leave() override { inner_->leave(); }
 
  private:
   static int32_t injected(int32_t status) { return bitexact::fail(status, "injected by a test"); }
