@@ -1,6 +1,4 @@
 // The launcher; the arithmetic and the kernel are in fused_rope.cuh.
-#include <utility>
-
 #include "common/launch.h"
 #include "fused_rope.cuh"
 #include "variants.h"
@@ -55,6 +53,20 @@ int64_t most_threads(const RopeArgs& a, const RopeVectorArgs& v, int64_t units, 
   return units * v.groups <= rope_vector_threads ? rope_vector_threads : rope_vector_threads / 2;
 }
 
+// Lets the blocks of a token follow each other, so that the entries that one fetches serve the others: a power of two
+// of blocks, which find their numbers by a shift.
+void share_tokens(Geometry& g, RopeVectorArgs& v) {
+  uint8_t log = 0;
+  while (1u << log < g.grid.y) ++log;
+  const int64_t blocks = int64_t{g.grid.x} << log;
+  if (log > 8 || blocks > INT32_MAX) return;
+  v.log_head_blocks = log;
+  v.head_mask = static_cast<uint8_t>((1 << log) - 1);
+  g.block.y = static_cast<unsigned>(ceil_div(v.groups, 1 << log));
+  g.grid.x = static_cast<unsigned>(blocks);
+  g.grid.y = 1;
+}
+
 cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   RopeVectorArgs v = vector_args(a, variant);
   const int64_t pairs = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
@@ -62,16 +74,15 @@ cudaError_t launch_vector(const RopeArgs& a, RopeVariant variant, cudaStream_t s
   const bool heads_first = is_heads_first(a);
   const int64_t threads = std::max(most_threads(a, v, units, heads_first), units);
   Geometry g = geometry(a, units, v.groups, threads, heads_first ? 256 : 128);
-  v.heads_on_x = !heads_first && !is_apart(a, v) && g.grid.x <= 65535;
-  if (v.heads_on_x) std::swap(g.grid.x, g.grid.y);
+  if (!heads_first && !is_apart(a, v)) share_tokens(g, v);
   void* arguments[] = {&v};
   return cudaLaunchKernel(fused_rope_entry(a, variant), g.grid, g.block, arguments, 0, stream);
 }
 
 cudaError_t launch_lanes(const RopeArgs& a, RopeVariant variant, cudaStream_t stream) {
   const int64_t elements = vector_pairs(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, variant);
-  RopeLanesArgs v = lanes_args(a, tail_vectors(a, elements), elements);
-  const dim3 grid(grid_x(ceil_div(v.threads, lanes_threads)));
+  RopeLanesArgs v = lanes_args(a, elements);
+  const dim3 grid(grid_x(ceil_div(lanes_warps(v), lanes_threads / rope_lanes)));
   void* arguments[] = {&v};
   return cudaLaunchKernel(fused_rope_entry(a, variant), grid, lanes_threads, arguments, 0, stream);
 }

@@ -122,33 +122,33 @@ __global__ void __launch_bounds__(rope_max_threads) fused_rope(const __grid_cons
 
 // ------------------------------------------------------------------------------- instances --
 
-template <class X, class T, class C, Layout L, bool Fused, RopeVariant V, bool Many>
+template <class X, class T, class C, Layout L, bool Fused, RopeVariant V>
 const void* rope_vector_entry(const RopeArgs& a) {
-  constexpr int P = pairs_of<X, T, L, V>, H = heads_of<X, T, L, Many>;
+  constexpr int P = pairs_of<X, T, L, V>, H = heads_of<X, T, L>;
   return reinterpret_cast<const void*>(a.full_table ? fused_rope_vector<X, T, C, L, true, Fused, P, H>
                                                     : fused_rope_vector<X, T, C, L, false, Fused, P, H>);
 }
 
-template <class X, class T, class C, bool Fused>
+template <class X, class T, class C, bool Fused, bool Packed>
 const void* rope_lanes_entry(const RopeArgs& a) {
   constexpr int N = pairs_of<X, T, Layout::half, RopeVariant::vec16_lanes>;
-  return reinterpret_cast<const void*>(a.full_table ? fused_rope_lanes<X, T, C, true, Fused, N>
-                                                    : fused_rope_lanes<X, T, C, false, Fused, N>);
+  if constexpr (!Packed) {
+    if (are_packed(lane_vectors(a, N))) return rope_lanes_entry<X, T, C, Fused, true>(a);
+  }
+  return reinterpret_cast<const void*>(a.full_table ? fused_rope_lanes<X, T, C, true, Fused, N, Packed>
+                                                    : fused_rope_lanes<X, T, C, false, Fused, N, Packed>);
 }
 
 template <class X, class T, class C, Layout L, bool Fused>
 const void* rope_entry(const RopeArgs& a, RopeVariant variant) {
   if constexpr (L != Layout::scalar && !std::is_same<C, double>::value) {
     constexpr RopeVariant wide = RopeVariant::vec16_table, narrow = RopeVariant::vec8_table;
-    if (variant == wide) {
-      if (has_many_heads(a)) return rope_vector_entry<X, T, C, L, Fused, wide, true>(a);
-      return rope_vector_entry<X, T, C, L, Fused, wide, false>(a);
-    }
+    if (variant == wide) return rope_vector_entry<X, T, C, L, Fused, wide>(a);
     if constexpr (L == Layout::half) {
-      if (variant == RopeVariant::vec16_lanes) return rope_lanes_entry<X, T, C, Fused>(a);
+      if (variant == RopeVariant::vec16_lanes) return rope_lanes_entry<X, T, C, Fused, false>(a);
     }
     if constexpr (L == Layout::half && sizeof(X) == 2 && sizeof(T) == 2) {
-      if (variant == narrow) return rope_vector_entry<X, T, C, L, Fused, narrow, false>(a);
+      if (variant == narrow) return rope_vector_entry<X, T, C, L, Fused, narrow>(a);
     }
   }
   return reinterpret_cast<const void*>(fused_rope<X, T, C, L, Fused>);

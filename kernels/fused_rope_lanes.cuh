@@ -65,21 +65,32 @@ __device__ __forceinline__ void rotate_lane(const RopeLanesArgs& a, const Lane& 
       global(chosen(l.of_k, place(a.q_out, a.q_out_token), place(a.k_out, a.k_out_token)))));
 }
 
-template <class X, class T, class C, bool Full, bool Fused, int N>
+template <class X, class T, class C, bool Full, bool Fused, int N, bool Packed>
 __global__ void __maxnreg__(32) fused_rope_lanes(const __grid_constant__ RopeLanesArgs a) {
   Lane l;
   l.thread = blockIdx.x * lanes_threads + threadIdx.x;
-  l.unit = l.thread & a.lane_mask;
-  if (l.thread >= a.threads || l.unit >= a.vectors) return;
+  uint32_t head, divided;
+  if constexpr (Packed) {
+    const uint32_t lane = l.thread % rope_lanes, of_warp = lane * a.lane_factor >> 16;
+    head = l.thread / rope_lanes * a.heads_a_warp + of_warp;
+    if (of_warp >= a.heads_a_warp || head >= a.count) return;
+    l.unit = lane - of_warp * a.vectors;
+    divided = 2 * head;
+  } else {
+    if (l.thread >= a.count) return;
+    l.unit = l.thread & a.lane_mask;
+    head = l.thread >> a.log_vectors;
+    divided = l.thread;
+  }
   l.b = 0;
-  l.t = __umulhi(l.thread, a.token_factor) >> a.token_shift;
-  l.h = (l.thread >> a.log_width) - l.t * a.heads;
+  l.t = __umulhi(divided, a.token_factor) >> a.token_shift;
+  l.h = head - l.t * a.heads;
   l.of_k = l.h >= a.q_heads;
   uint32_t in_at = l.unit * Vector<X, N>::bytes;
   l.out_at = in_at;
   l.table_at = 0;
   if (a.batched) {  // else the line of arguments that has these strides is not waited for
-    l.b = __umulhi(l.thread, a.of_batch.factor) >> a.of_batch.shift;
+    l.b = __umulhi(divided, a.of_batch.factor) >> a.of_batch.shift;
     l.t -= l.b * a.tokens;
     in_at += l.b * (l.of_k ? a.k_batch : a.q_batch);
     l.out_at += l.b * (l.of_k ? a.k_out_batch : a.q_out_batch);

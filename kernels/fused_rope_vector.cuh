@@ -54,18 +54,18 @@ template <Layout L>
 constexpr Pairing pairing_of = L == Layout::half ? Pairing::half : Pairing::interleaved;
 template <class X, class T, Layout L, RopeVariant V>
 constexpr int pairs_of = vector_pairs(sizeof(X), sizeof(T), pairing_of<L>, V);
-template <class X, class T, Layout L, bool Many>
-constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>, Many);
+template <class X, class T, Layout L>
+constexpr int heads_of = vector_heads(sizeof(X), sizeof(T), pairing_of<L>);
 
 // Registers are capped, so that enough threads share a multiprocessor to keep its memory pipes full.
 // P: pairs a thread takes of a head, H: heads a thread.
 template <class X, class T, class C, Layout L, bool Full, bool Fused, int P, int H>
-__global__ void __maxnreg__(H == 4 ? 48 : 40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
+__global__ void __maxnreg__(40) fused_rope_vector(const __grid_constant__ RopeVectorArgs a) {
   using A = Arithmetic<C>;
   constexpr int M = P / A::lanes;
   using E = Entries<T, L, Full, P>;
-  const unsigned token_block = a.heads_on_x ? blockIdx.y : blockIdx.x,
-                 head_block = a.heads_on_x ? blockIdx.x : blockIdx.y;
+  const unsigned token_block = blockIdx.x >> a.log_head_blocks,
+                 head_block = (blockIdx.x & a.head_mask) + blockIdx.y;
   const int unit = threadIdx.x, t = token_block * blockDim.z + threadIdx.z, b = blockIdx.z;
   const int h = head_block * blockDim.y + threadIdx.y;
   if (h >= a.groups || t >= a.tokens) return;

@@ -13,12 +13,9 @@ constexpr int vector_pairs(int64_t size, int64_t table_size, Pairing pairing_in,
   return static_cast<int>(bytes / size / (pairing_in == Pairing::half ? 1 : 2));
 }
 // And of how many heads: entries that are many for the elements they serve are to serve several heads. Measured.
-constexpr int vector_heads(int64_t size, int64_t table_size, Pairing pairing_in, bool many_heads) {
-  const bool wide = size < table_size;
-  if (wide && many_heads) return 4;
-  return wide || pairing_in != Pairing::half ? 2 : 1;
+constexpr int vector_heads(int64_t size, int64_t table_size, Pairing pairing_in) {
+  return size < table_size || pairing_in != Pairing::half ? 2 : 1;
 }
-inline bool has_many_heads(const RopeArgs& a) { return a.heads[0] + a.heads[1] > rope_many_heads; }
 
 // Strides in bytes, of batches of heads in units of batch_unit. Heads of k are numbered behind those of q, also from
 // `k` and `k_out` on.
@@ -34,7 +31,7 @@ struct RopeVectorArgs {
   uint16_t q_heads, k_heads;
   uint16_t head_dim, half, rotary_units;
   bool inverse, keep_tables, by_position;
-  bool heads_on_x;  // blocks run through the heads of a token before they come to the next
+  uint8_t log_head_blocks, head_mask;  // of the blocks that share a token and follow each other, and less one
   Combine combine;
 
   int32_t q_batch, k_batch, q_out_batch, k_out_batch, cos_batch, sin_batch;
@@ -46,7 +43,7 @@ static_assert(offsetof(RopeVectorArgs, combine) == rope_first_line + rope_line,
 
 inline RopeVectorArgs vector_args(const RopeArgs& a, RopeVariant variant) {
   const int64_t size = size_of(a.dtype), table_size = size_of(a.table_dtype);
-  const int64_t each = vector_heads(size, table_size, a.pairing_in, has_many_heads(a));
+  const int64_t each = vector_heads(size, table_size, a.pairing_in);
   auto groups = [&](int64_t heads) { return ceil_div(heads, each); };
   RopeVectorArgs v = {};
   v.q_groups = static_cast<uint16_t>(groups(a.heads[0]));

@@ -16,19 +16,27 @@ inline bool is_multiple(const void* pointer, int64_t power) {
   return is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer)), power);
 }
 
+// Do all of many numbers lie in [-half, half), half a power of two? Asked of all at once: a call has many, and would
+// branch for each.
+class AllWithin {
+ public:
+  constexpr explicit AllWithin(int64_t half) : half_(static_cast<uint64_t>(half)) {}
+  void add(int64_t number) { moved_ |= static_cast<uint64_t>(number) + half_; }
+  bool hold() const { return moved_ < 2 * half_; }
+
+ private:
+  uint64_t half_, moved_ = 0;
+};
+
 // Vector kernels keep strides in 32 bits, most in bytes.
-inline bool is_short(int64_t stride) { return stride >= INT32_MIN / 8 && stride <= INT32_MAX / 8; }
+constexpr int64_t short_stride = int64_t{1} << 28;
+inline bool is_short(int64_t stride) { return stride >= -short_stride && stride < short_stride; }
 // Strides between the batches of long sequences, in units of 8 bytes.
 constexpr int batch_unit = 8;
-inline bool is_short_batch(int64_t stride, int64_t size) {
-  const int64_t units = stride * size / batch_unit;
-  return units >= INT32_MIN && units <= INT32_MAX;
-}
 
 // Where launchers change their ways. Measured.
 constexpr int64_t rope_few_tokens = 64;      // below: small blocks, so that all multiprocessors have some
 constexpr int64_t rope_spread_tokens = 512;  // below: a head a thread, where tables are not read as vectors
-constexpr int64_t rope_many_heads = 64;      // above: four heads a thread, where tables are wide
 // Of cos and sin; above: the cache is not asked to keep them.
 constexpr int64_t rope_kept_bytes = int64_t{8} << 20;
 
@@ -78,22 +86,20 @@ constexpr int64_t vector_bytes(int64_t size, int64_t table_size, Pairing pairing
   return wide || variant == RopeVariant::vec8_table ? 8 : 16;
 }
 
-// Do the tensors take vectors of these bytes? A thread holds one vector of each half, or one of whole pairs.
+// Do the tensors take vectors of these bytes? A thread holds one vector of each half, or one of whole pairs. What no
+// call walks has strides of 0.
 inline bool vectors_fit(const RopeArgs& a, int64_t bytes) {
-  const int64_t size = size_of(a.dtype);
   const bool halves = a.pairing_in == Pairing::half;
-  if (!is_multiple((halves ? a.rotary_dim / 2 : a.rotary_dim) * size, bytes)) return false;
   if (halves && a.pairing_out != Pairing::half) return false;
-  for (int which = 0; which < 2; ++which) {
-    if (a.heads[which] == 0) continue;
-    for (const Heads* heads : {&a.in[which], &a.out[which]}) {
-      if (!is_multiple(heads->data, bytes)) return false;
-      if (a.batches > 1 && !is_multiple(heads->batch * size, bytes)) return false;
-      if (a.tokens > 1 && !is_multiple(heads->token * size, bytes)) return false;
-      if (a.heads[which] > 1 && !is_multiple(heads->head * size, bytes)) return false;
+  int64_t elements = halves ? a.rotary_dim / 2 : a.rotary_dim;
+  uintptr_t data = 0;
+  for (const auto* x : {&a.in, &a.out}) {
+    for (const Heads& of : *x) {
+      data |= reinterpret_cast<uintptr_t>(of.data);
+      elements |= of.batch | of.token | of.head;
     }
   }
-  return true;
+  return is_multiple(static_cast<int64_t>(data) | elements * size_of(a.dtype), bytes);
 }
 
 // Do the tables take such vectors, and the sizes the fast form's 32-bit numbers and its grid?
@@ -102,24 +108,30 @@ inline bool table_vectors_fit(const RopeArgs& a, int64_t bytes) {
   if (a.compute_dtype == Dtype::float64 || a.sum_from_zero) return false;
   const int64_t vectors = (a.head_dim * size + 7) / 8;  // a thread takes 8 bytes or more
   if (a.rotary_dim == 0 || vectors > rope_vector_threads) return false;
-  if (a.table_rows > INT32_MAX) return false;
-  if (a.heads[0] > 65535 / 2 || a.heads[1] > 65535 / 2 || a.tokens > INT32_MAX / 2 || a.batches > 65535) {
+  if (a.heads[0] > 65535 / 2 || a.heads[1] > 65535 / 2 || a.tokens > INT32_MAX / 2 || a.batches > 65535 ||
+      a.table_rows > INT32_MAX) {
     return false;
   }
   const int64_t rows = a.positions.data != nullptr ? a.table_rows : a.tokens;
+  uintptr_t data = 0;
+  int64_t elements = 0, head = 0, element = 0;
+  AllWithin strides(short_stride), batches(int64_t{INT32_MAX} + 1);
   for (const Table* table : {&a.cos, &a.sin}) {
-    if (table->element != 1 || table->head != 0 || !is_multiple(table->data, bytes)) return false;
-    if (rows > 1 && !is_multiple(table->token * table_size, bytes)) return false;
-    if (a.batches > 1 && !is_multiple(table->batch * table_size, bytes)) return false;
-    if (!is_short(table->token) || !is_short(table->batch)) return false;
+    data |= reinterpret_cast<uintptr_t>(table->data);
+    elements |= table->batch | (rows > 1 ? table->token : 0);
+    head |= table->head;
+    element |= table->element ^ 1;
+    strides.add(table->token), strides.add(table->batch);
   }
-  for (int which = 0; which < 2; ++which) {
-    for (const Heads* heads : {&a.in[which], &a.out[which]}) {
-      if (!is_short_batch(heads->batch, size)) return false;
-      if (!is_short(heads->token) || !is_short(heads->head)) return false;
+  for (const auto* x : {&a.in, &a.out}) {
+    for (const Heads& of : *x) {
+      strides.add(of.token), strides.add(of.head);
+      batches.add(of.batch * size / batch_unit);
     }
   }
-  return is_short(a.positions.batch) && is_short(a.positions.token);
+  strides.add(a.positions.batch), strides.add(a.positions.token);
+  return (head | element) == 0 && is_multiple(static_cast<int64_t>(data) | elements * table_size, bytes) &&
+         strides.hold() && batches.hold();
 }
 
 // Vectors of a head's tail, which stays where it is in place.
@@ -127,6 +139,13 @@ inline int64_t tail_vectors(const RopeArgs& a, int64_t elements) {
   auto moves = [&](int which) { return a.heads[which] > 0 && a.in[which].data != a.out[which].data; };
   return moves(0) || moves(1) ? ceil_div(a.head_dim - a.rotary_dim, elements) : 0;
 }
+
+// What a head has for the form of lanes, a lane each. Heads of 2^n are aligned: they fill warps whole. Others are packed:
+// as many of them in a warp as it holds.
+inline int64_t lane_vectors(const RopeArgs& a, int64_t elements) {
+  return a.rotary_dim / elements + tail_vectors(a, elements);
+}
+constexpr bool are_packed(int64_t vectors) { return (vectors & (vectors - 1)) != 0; }
 
 // The stride of the heads of q and of k: of one head it is never walked. Negative where they have two.
 inline int64_t head_stride(const RopeArgs& a, const Heads (&x)[2]) {
@@ -183,14 +202,21 @@ inline bool is_heads_first(const RopeArgs& a) {
   return a.tokens > 1 && x.head > x.token;
 }
 
-// A lane a vector is the fastest where no lane is idle, and of many tokens where each head's entries are at hand: of
-// the size of its elements, in tables that stay in the cache, for the head and those beside it. Measured.
+// Of a warp, when it holds as many heads of so many vectors as it can.
+constexpr int64_t busy_lanes(int64_t vectors) { return rope_lanes / vectors * vectors; }
+
+// A lane a vector is the fastest for few tokens, and of many where each head's entries are at hand: of the size of its
+// elements, in tables that stay in the cache, for the head and those beside it; and where few lanes are idle, or the
+// vectors of all heads not too many for those that are not. Measured.
 inline bool prefers_lanes(const RopeArgs& a) {
-  const int64_t vectors = a.head_dim * std::max(size_of(a.dtype), size_of(a.table_dtype)) / 16;
-  if ((vectors & (vectors - 1)) != 0) return false;
-  if (a.batches * a.tokens < rope_few_tokens) return true;
-  return size_of(a.table_dtype) <= size_of(a.dtype) && table_bytes(a) <= rope_kept_bytes &&
-         !is_heads_first(a);
+  const int64_t tokens = a.batches * a.tokens;
+  if (tokens < rope_few_tokens) return true;
+  if (size_of(a.table_dtype) > size_of(a.dtype) || table_bytes(a) > rope_kept_bytes || is_heads_first(a))
+    return false;
+  const int64_t vectors = a.head_dim * size_of(a.dtype) / 16;
+  if (!are_packed(vectors)) return true;
+  const int64_t busy = busy_lanes(vectors), all = tokens * (a.heads[0] + a.heads[1]) * vectors;
+  return busy >= 28 || all <= (busy >= 24 ? int64_t{1} << 20 : int64_t{1} << 18);
 }
 
 inline RopeVariant choose_variant(const RopeArgs& a) {

@@ -31,7 +31,7 @@ int32_t apply_environment(int32_t& policy) {
 }
 
 // Without checks nothing else loads the kernels before their first use, which may be in a capture; fast ones are
-// not used. A kernel has code of its own for full tables and for many heads.
+// not used. A kernel has code of its own for full tables, and for heads that lanes pack.
 int32_t load_all(Backend& backend) {
   const Backend::Scope scope(backend);
   BITEXACT_TRY(scope.status());
@@ -43,9 +43,9 @@ int32_t load_all(Backend& backend) {
     }
     RopeKernel kernel = rope_kernel(k);
     for (const bool full : {false, true}) {
-      for (const int64_t heads : {int64_t{1}, rope_many_heads + 1}) {
+      for (const int64_t head_dim : {128, 96}) {
         kernel.args.full_table = full;
-        kernel.args.heads[0] = heads;
+        kernel.args.head_dim = kernel.args.rotary_dim = head_dim;
         BITEXACT_TRY(backend.load(kernel.args, kernel.variant));
       }
     }

@@ -153,7 +153,7 @@ void add_case(Probe<SiluMulArgs>& probe, SiluMulArgs a, int64_t rows, int64_t co
 
 // ------------------------------------------------------------------------------------ rope --
 
-constexpr int64_t probe_rotary = 64, probe_head = 72;
+constexpr int64_t probe_rotary = 64;
 
 // One table entry for both cos and sin, by token.
 void probe_entry(int64_t token, Dtype dtype, Random& random, uint64_t& c, uint64_t& s) {
@@ -199,6 +199,7 @@ struct RopeCase {
   int64_t element;  // stride of table entries
   int64_t tokens;
   int64_t heads[2];
+  int64_t head_dim;
 };
 
 void add_case(Probe<RopeArgs>& probe, RopeArgs a, const RopeCase& form, Random& random) {
@@ -206,7 +207,7 @@ void add_case(Probe<RopeArgs>& probe, RopeArgs a, const RopeCase& form, Random& 
   const int64_t table_heads = form.per_head ? std::max(form.heads[0], form.heads[1]) : 1;
   a.batches = 2;
   a.tokens = tokens;
-  a.head_dim = probe_head;
+  a.head_dim = form.head_dim;
   a.rotary_dim = probe_rotary;
   a.table_rows = tokens;
   a.full_table = form.full_table;
@@ -240,7 +241,7 @@ void add_case(Probe<RopeArgs>& probe, RopeArgs a, const RopeCase& form, Random& 
   for (int which = 0; which < 2; ++which) {
     const int64_t heads = a.heads[which] = form.heads[which];
     if (heads == 0) continue;
-    const int64_t head = probe_head + 8, token = heads * head + 8, batch = tokens * token;
+    const int64_t head = form.head_dim + 8, token = heads * head + 8, batch = tokens * token;
     const int64_t data = reserve(probe.inputs, 2 * batch, a.dtype);
     a.in[which] = {as_pointer(data), batch, token, head};
     for (int64_t b = 0; b < 2; ++b) {
@@ -258,7 +259,7 @@ void add_case(Probe<RopeArgs>& probe, RopeArgs a, const RopeCase& form, Random& 
             put(probe.inputs, data, at + first, a.dtype, x1);
             put(probe.inputs, data, at + second, a.dtype, x2);
           }
-          for (int64_t d = probe_rotary; d < probe_head; ++d) {
+          for (int64_t d = probe_rotary; d < form.head_dim; ++d) {
             put(probe.inputs, data, at + d, a.dtype, any_bits(a.dtype, random));
           }
         }
@@ -286,15 +287,15 @@ Probe<SiluMulArgs> make_probe(const SiluMulArgs& kernel) {
 Probe<RopeArgs> make_probe(const RopeArgs& kernel) {
   Probe<RopeArgs> probe;
   Random random;
-  // One long enough for the launcher to walk over heads instead of spreading them, and of so many heads that a
-  // thread takes more of them.
+  // One long enough for the launcher to walk over heads instead of spreading them, one of so many heads that a token
+  // has several blocks; heads with a tail, which lanes pack, and heads that they align.
   const RopeCase forms[] = {
-      // full   per head positions inverse element tokens heads
-      {true, false, false, false, 1, 24, {5, 3}},  {false, false, false, false, 1, 24, {3, 5}},
-      {false, false, true, true, 2, 24, {2, 0}},   {true, true, false, false, 1, 24, {2, 3}},
-      {true, false, true, false, 4, 24, {1, 1}},   {false, false, true, false, 1, 24, {8, 0}},
-      {false, false, false, true, 1, 264, {1, 7}}, {true, false, false, false, 1, 3, {49, 20}},
-      {false, false, true, true, 1, 3, {33, 33}},
+      // full   per head positions inverse element tokens heads head_dim
+      {true, false, false, false, 1, 24, {5, 3}, 72},  {false, false, false, false, 1, 24, {3, 5}, 72},
+      {false, false, true, true, 2, 24, {2, 0}, 72},   {true, true, false, false, 1, 24, {2, 3}, 72},
+      {true, false, true, false, 4, 24, {1, 1}, 72},   {false, false, true, false, 1, 24, {8, 0}, 72},
+      {false, false, false, true, 1, 264, {1, 7}, 64}, {true, false, false, false, 1, 3, {49, 20}, 64},
+      {false, false, true, true, 1, 3, {33, 33}, 64},  {true, false, true, false, 1, 24, {1, 4}, 64},
   };
   for (const RopeCase& form : forms) add_case(probe, kernel, form, random);
   return probe;

@@ -86,49 +86,63 @@ TEST(SiluMulThreads, TakeEachElementOnce) {
 // Every thread of the form of lanes, as its kernel numbers them.
 TEST(RopeLanes, TakeEachVectorOfEachHeadOnce) {
   struct Case {
-    int64_t batches, q_heads, k_heads, rotary_dim;
+    int64_t batches, q_heads, k_heads, head_dim, rotary_dim;
     bool in_place;
   };
-  for (const Case& c : {Case{1, 32, 8, 128, false}, Case{1, 1, 1, 64, false}, Case{3, 0, 5, 128, false},
-                        Case{2, 7, 0, 96, false}, Case{2, 1, 0, 96, true}, Case{3, 4, 1, 32, true}}) {
+  std::vector<Case> cases{{1, 32, 8, 128, 128, false}, {1, 1, 1, 128, 64, false}, {3, 0, 5, 128, 128, false},
+                          {2, 7, 0, 128, 96, false},   {2, 1, 0, 128, 96, true},  {3, 4, 1, 128, 32, true}};
+  for (int64_t vectors = 3; vectors <= rope_lanes; ++vectors)
+    cases.push_back({vectors % 3 + 1, vectors % 4, vectors % 3 + 1, 8 * vectors, vectors / 2 * 16, false});
+  for (const Case& c : cases) {
     RopeArgs a{};
     a.dtype = a.table_dtype = Dtype::bfloat16;
     a.batches = c.batches;
     a.tokens = 1000;
-    a.head_dim = 128;
+    a.head_dim = c.head_dim;
     a.rotary_dim = c.rotary_dim;
     a.heads[0] = c.q_heads;
     a.heads[1] = c.k_heads;
     char q[2], k[2];
-    const int64_t token = 136 * 64, batch = 1001 * token;
-    if (c.q_heads > 0) a.in[0] = {q, batch, token, c.q_heads > 1 ? 136 : 0};
-    if (c.k_heads > 0) a.in[1] = {k, 2 * batch, 2 * token, c.k_heads > 1 ? 136 : 0};
+    const int64_t token = 264 * 64, batch = 1001 * token;
+    if (c.q_heads > 0) a.in[0] = {q, batch, token, c.q_heads > 1 ? 264 : 0};
+    if (c.k_heads > 0) a.in[1] = {k, 2 * batch, 2 * token, c.k_heads > 1 ? 264 : 0};
     for (int which = 0; which < 2; ++which) {
       a.out[which] = a.in[which];
       if (!c.in_place && a.heads[which] > 0) a.out[which].data = static_cast<char*>(a.in[which].data) + 1;
     }
     a.cos = a.sin = {q, 0, 128, 0, 1};
     ASSERT_TRUE(lanes_fit(a, 16));
-    const RopeLanesArgs v = lanes_args(a, tail_vectors(a, 8), 8);
-    const int64_t vectors = (c.in_place ? c.rotary_dim : 128) / 8, heads = c.q_heads + c.k_heads;
-    EXPECT_EQ(v.vectors, vectors);
+    const RopeLanesArgs v = lanes_args(a, 8);
+    const int64_t vectors = (c.in_place ? c.rotary_dim : c.head_dim) / 8, heads = c.q_heads + c.k_heads;
+    const bool packed = are_packed(vectors);
     EXPECT_EQ(v.rotated, c.rotary_dim / 8);
     EXPECT_EQ(v.batched, c.batches > 1);
-    ASSERT_EQ(v.threads, c.batches * a.tokens * heads << v.log_width);
     std::vector<bool> taken(static_cast<size_t>(c.batches * a.tokens * heads * vectors));
-    for (uint32_t thread = 0; thread < v.threads; ++thread) {
-      const int64_t unit = thread & v.lane_mask;
-      if (unit >= v.vectors) continue;
-      int64_t t = quotient(thread, v.token_factor, v.token_shift), b = 0;
-      const int64_t h = (thread >> v.log_width) - t * v.heads;
+    for (uint32_t thread = 0; thread < lanes_warps(v) * rope_lanes; ++thread) {
+      int64_t unit, head;
+      uint32_t divided = thread;
+      if (packed) {
+        const uint32_t lane = thread % rope_lanes, of_warp = lane * v.lane_factor >> 16;
+        ASSERT_EQ(of_warp, lane / vectors);
+        head = thread / rope_lanes * v.heads_a_warp + of_warp;
+        if (of_warp >= v.heads_a_warp || head >= v.count) continue;
+        unit = lane - of_warp * v.vectors;
+        divided = static_cast<uint32_t>(2 * head);
+      } else {
+        if (thread >= v.count) continue;
+        unit = thread & v.lane_mask;
+        head = thread >> v.log_vectors;
+      }
+      int64_t t = quotient(divided, v.token_factor, v.token_shift), b = 0;
+      const int64_t h = head - t * v.heads;
       if (v.batched) {
-        b = quotient(thread, v.of_batch);
+        b = quotient(divided, v.of_batch);
         t -= b * v.tokens;
       }
       ASSERT_TRUE(b < c.batches && t < a.tokens && h >= 0 && h < heads) << thread;
       const bool of_k = h >= v.q_heads;
       const int64_t n = of_k ? h - c.q_heads : h, by = of_k ? 2 : 1,
-                    place = 2 * (by * (b * batch + t * token) + n * 136);
+                    place = 2 * (by * (b * batch + t * token) + n * 264);
       ASSERT_EQ((of_k ? v.k : v.q) + b * (of_k ? v.k_batch : v.q_batch) +
                     (t * (of_k ? v.k_token : v.q_token) + h * v.head),
                 (of_k ? k : q) + place);
@@ -151,7 +165,7 @@ TEST(RopeLanes, NegateOneHalf) {
   a.head_dim = a.rotary_dim = 128;
   for (const bool inverse : {false, true}) {
     a.inverse = inverse;
-    const RopeLanesArgs v = lanes_args(a, 0, 8);
+    const RopeLanesArgs v = lanes_args(a, 8);
     for (uint32_t unit = 0; unit < 16; ++unit) {
       EXPECT_EQ(unit - v.first_negated < v.half, (unit >= 8) == inverse) << unit;
     }

@@ -65,7 +65,8 @@ TEST(HostBackend, RopeShapesReachEveryKernel) {
   } layouts[] = {{64, bitexact::rope_few_tokens, 0, 1},
                  {64, 1, 0, 1},
                  {96, bitexact::rope_few_tokens, 0, 1},
-                 {96, 1, 0, 1},
+                 {512, bitexact::rope_few_tokens, 0, 1},
+                 {512, 1, 0, 1},
                  {64, 8, 0, 2},
                  {64, 8, 1, 2}};
   for (RopeShape shape : rope_shapes()) {

@@ -42,11 +42,11 @@ TEST(KernelTable, NamesAreUnique) {
 }
 
 // What the self-check would run for a kernel is that very kernel: its probe holds calls that meet the demands
-// of the variant, full and half tables and many heads among them, so forcing the variant on those is sound.
+// of the variant, full and half tables and heads that lanes align and pack among them, so forcing the variant on those is sound.
 TEST(KernelTable, EveryProbeFitsItsKernel) {
   void* const aligned = reinterpret_cast<void*>(uintptr_t{1} << 20);
   for (int k = 0; k < kernel_count; ++k) {
-    int fitting = 0, full = 0, half = 0, many_heads[2] = {};
+    int fitting = 0, full[2] = {}, half[2] = {};
     auto look = [&](const auto& kernel) {
       for (const auto& a : make_probe(kernel.args).cases) {
         const auto call = redirected(located(a, aligned), aligned);
@@ -54,17 +54,19 @@ TEST(KernelTable, EveryProbeFitsItsKernel) {
         EXPECT_EQ(kernel_of(call, kernel.variant), k);
         ++fitting;
         if constexpr (std::is_same<decltype(kernel.args), RopeArgs>::value) {
-          ++(a.full_table ? full : half);
-          if (a.heads[0] + a.heads[1] > 64) ++many_heads[a.full_table];
+          const int64_t elements =
+              vector_bytes(size_of(a.dtype), size_of(a.table_dtype), a.pairing_in, kernel.variant) /
+              size_of(a.dtype);
+          ++(a.full_table ? full : half)[are_packed(lane_vectors(call, elements)) ? 1 : 0];
         }
       }
     };
     if (is_rope(k)) {
       look(rope_kernel(k));
-      EXPECT_GE(full, 1) << kernel_name(k);
-      EXPECT_GE(half, 1) << kernel_name(k);
-      EXPECT_GE(many_heads[0], 1) << kernel_name(k);
-      EXPECT_GE(many_heads[1], 1) << kernel_name(k);
+      for (const int* found : {full, half}) {
+        EXPECT_GE(found[0], 1) << kernel_name(k);
+        EXPECT_GE(found[1], 1) << kernel_name(k);
+      }
     } else {
       look(silu_mul_kernel(k));
       EXPECT_GE(fitting, 9) << kernel_name(k);
@@ -186,7 +188,7 @@ TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
   for (const Case& c : {Case{128, 128, 128, 256, h, h, l},
                         Case{128, 64, 128, 256, h, h, l},
                         Case{256, 256, 256, 256, h, h, l},
-                        Case{80, 80, 80, 256, h, h, v},
+                        Case{80, 80, 80, 256, h, h, l},
                         Case{512, 512, 512, 256, h, h, v},
                         Case{132, 128, 136, 256, h, h, v},
                         Case{100, 100, 100, 256, h, h, s},
@@ -203,7 +205,8 @@ TEST(Dispatch, RopeVariantFollowsRotaryWidthAndAlignment) {
                         Case{64, 64, 64, 256, h, h, t, 256, 2},
                         Case{64, 64, 64, 256, h, h, n, 264},
                         Case{72, 72, 72, 256, h, h, n, 256, 1, few},
-                        Case{80, 80, 80, 256, h, h, n, 256, 1, few},
+                        Case{80, 80, 80, 256, h, h, l, 256, 1, few},
+                        Case{512, 512, 512, 256, h, h, n, 256, 1, few},
                         Case{64, 64, 64, 256, h, h, l, 256, 1, few},
                         Case{64, 64, 64, 256, i, i, v, 256, 1, few}}) {
     RopeArgs a{};
@@ -235,6 +238,20 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   a.in[0] = a.out[0] = {data, 0, 8 * 128, 128};
   a.cos = a.sin = {data, 0, 128, 0, 1};
   EXPECT_EQ(choose_variant(a), RopeVariant::vec16_lanes);
+  // Packed heads: 5 vectors of each half leave 2 of 32 lanes idle, 6 leave 8, 10 leave 12.
+  for (const auto& [half, tokens] :
+       {std::pair{5, int64_t{1} << 15}, std::pair{6, int64_t{1} << 20}, std::pair{10, int64_t{1} << 18}}) {
+    RopeArgs packed = a;
+    packed.head_dim = packed.rotary_dim = 16 * half;
+    const int64_t vectors = 2 * half;
+    for (Heads* x : {&packed.in[0], &packed.out[0]}) x->token = 8 * packed.head_dim;
+    packed.cos.token = packed.sin.token = 0;
+    packed.tokens = half == 5 ? tokens / 8 : tokens / 8 / vectors;
+    EXPECT_EQ(choose_variant(packed), RopeVariant::vec16_lanes) << half;
+    ++packed.tokens;
+    EXPECT_EQ(choose_variant(packed), half == 5 ? RopeVariant::vec16_lanes : RopeVariant::vec16_table)
+        << half;
+  }
   RopeArgs heads_first = a, wide = a, large = a, one_head = a;
   one_head.heads[0] = 1;
   EXPECT_EQ(choose_variant(one_head), RopeVariant::vec16_lanes);

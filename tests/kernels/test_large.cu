@@ -130,6 +130,7 @@ TEST(Large, SiluMulBeyondGridAxes) {
 
 TEST(Large, RopeBeyond31Bits) {
   rope(1, 75600, 256, 128, 128);  // 2.5e9 elements
+  rope(1, 70000, 130, 128, 128);  // several blocks for each of more tokens than a grid axis holds
   rope(1, 2, 1 << 17, 64, 32);
   rope(2, 75600, 128, 128, 128);  // more than 2^31 bytes from batch to batch, which do not fold
 }

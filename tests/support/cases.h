@@ -276,7 +276,7 @@ inline std::vector<RopeShape> rope_threshold_shapes() {
   for (const int64_t near : {-1, 0, 1}) {
     dims.push_back({1, bitexact::rope_few_tokens + near, 3, 2, 32, 32});
     dims.push_back({2, bitexact::rope_spread_tokens / 2 + near, 2, 1, 32, 16});
-    dims.push_back({1, 3, bitexact::rope_many_heads - 5 + near, 5, 48, 32});
+    dims.push_back({1, 70, 90 + 60 * near, 5, 96, 64});                     // one to eight blocks a token
     const int64_t head = bitexact::rope_vector_threads * 8 / 2 + 8 * near;  // in 16 bits, 8 bytes a thread
     dims.push_back({1, 2, 1, 1, head, head});
     dims.push_back({1, 2, 2, 1, head, 64});

@@ -78,7 +78,7 @@ KERNELS = (
         rope_vector,
     ),
     (
-        r"fused_rope_lanes<(?:bitexact::)?\w+, (?:bitexact::)?\w+, (?:bitexact::)?\w+, \w+, (\w+), (\d+)>",
+        r"fused_rope_lanes<(?:bitexact::)?\w+, (?:bitexact::)?\w+, (?:bitexact::)?\w+, \w+, (\w+), (\d+), \w+>",
         rope_lanes,
     ),
     # Both compute types, and for each output either product fused.
