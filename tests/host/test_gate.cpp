@@ -285,6 +285,20 @@ TEST_F(GateTest, WarmUpDecidesByProbe) {
   EXPECT_EQ(story().fused_calls, 1);
 }
 
+TEST_F(GateTest, ALaunchThatFailsIsNotCounted) {
+  open(BITEXACT_POLICY_VERIFY);
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  backend_->fused_silu_mul = [](const SiluMulArgs&, bitexact_stream) {
+    return fail(BITEXACT_STATUS_CUDA_ERROR, "injected by a test");
+  };
+  EXPECT_EQ(call(), BITEXACT_STATUS_CUDA_ERROR);
+  EXPECT_EQ(story().state, BITEXACT_STATE_ACCEPTED);
+  EXPECT_EQ(story().fused_calls, 1);
+  backend_->fused_silu_mul = nullptr;
+  EXPECT_EQ(call(), BITEXACT_STATUS_OK);
+  EXPECT_EQ(story().fused_calls, 2);
+}
+
 TEST_F(GateTest, ResetForgets) {
   open(BITEXACT_POLICY_VERIFY);
   break_fused();

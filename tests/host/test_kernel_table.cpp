@@ -238,19 +238,18 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   a.in[0] = a.out[0] = {data, 0, 8 * 128, 128};
   a.cos = a.sin = {data, 0, 128, 0, 1};
   EXPECT_EQ(choose_variant(a), RopeVariant::vec16_lanes);
-  // Packed heads: 5 vectors of each half leave 2 of 32 lanes idle, 6 leave 8, 10 leave 12.
-  for (const auto& [half, tokens] :
-       {std::pair{5, int64_t{1} << 15}, std::pair{6, int64_t{1} << 20}, std::pair{10, int64_t{1} << 18}}) {
+  // Packed heads: of 10 and 14 vectors 2 and 4 of 32 lanes are idle, of 12 vectors 8, of 20 vectors 12.
+  for (const auto& [vectors, most] : {std::pair{10, int64_t{0}}, std::pair{14, int64_t{0}},
+                                      std::pair{12, int64_t{1} << 20}, std::pair{20, int64_t{1} << 18}}) {
     RopeArgs packed = a;
-    packed.head_dim = packed.rotary_dim = 16 * half;
-    const int64_t vectors = 2 * half;
-    for (Heads* x : {&packed.in[0], &packed.out[0]}) x->token = 8 * packed.head_dim;
-    packed.cos.token = packed.sin.token = 0;
-    packed.tokens = half == 5 ? tokens / 8 : tokens / 8 / vectors;
-    EXPECT_EQ(choose_variant(packed), RopeVariant::vec16_lanes) << half;
+    packed.head_dim = packed.rotary_dim = 8 * vectors;
+    packed.in[0].token = packed.out[0].token = 8 * packed.head_dim;
+    packed.cos.token = packed.sin.token = packed.head_dim;
+    packed.tokens = most == 0 ? 15000 : most / 8 / vectors;
+    EXPECT_EQ(choose_variant(packed), RopeVariant::vec16_lanes) << vectors;
     ++packed.tokens;
-    EXPECT_EQ(choose_variant(packed), half == 5 ? RopeVariant::vec16_lanes : RopeVariant::vec16_table)
-        << half;
+    EXPECT_EQ(choose_variant(packed), most == 0 ? RopeVariant::vec16_lanes : RopeVariant::vec16_table)
+        << vectors;
   }
   RopeArgs heads_first = a, wide = a, large = a, one_head = a;
   one_head.heads[0] = 1;
@@ -265,6 +264,50 @@ TEST(Dispatch, LanesServeWhatIsAtHand) {
   EXPECT_EQ(choose_variant(large), RopeVariant::vec16_lanes);
   ++large.tokens;
   EXPECT_EQ(choose_variant(large), RopeVariant::vec16_table);
+}
+
+// Vectors have strides of 29 bits, and between batches of 32 bits in units of 8 bytes.
+TEST(Dispatch, TableVectorsHaveTheirLimits) {
+  RopeArgs a{};
+  a.dtype = a.table_dtype = a.compute_dtype = Dtype::bfloat16;
+  a.batches = a.tokens = 2;
+  a.heads[0] = a.heads[1] = 2;
+  a.head_dim = a.rotary_dim = 128;
+  a.full_table = true;
+  void* const data = reinterpret_cast<void*>(int64_t{256});
+  for (Heads* x : {&a.in[0], &a.in[1], &a.out[0], &a.out[1]}) *x = {data, 1024, 256, 128};
+  a.cos = a.sin = {data, 256, 128, 0, 1};
+  ASSERT_TRUE(fits(a, RopeVariant::vec16_table));
+  // `alone`: of single elements, else of whole vectors.
+  auto expect_limits = [&](int64_t& stride, int64_t half, bool alone = false) {
+    const int64_t before = stride;
+    for (const auto& [value, fit] :
+         {std::pair{half - 8, true}, std::pair{half, false}, std::pair{-half, true},
+          std::pair{-half - 8, false}, std::pair{before + 4, alone}}) {
+      stride = value;
+      EXPECT_EQ(fits(a, RopeVariant::vec16_table), fit) << value;
+    }
+    stride = before;
+  };
+  constexpr int64_t most = int64_t{1} << 28, most_batch = int64_t{1} << 33;
+  for (Heads* x : {&a.in[0], &a.in[1], &a.out[0], &a.out[1]}) {
+    expect_limits(x->token, most);
+    expect_limits(x->head, most);
+    expect_limits(x->batch, most_batch);
+  }
+  for (Table* x : {&a.cos, &a.sin}) {
+    expect_limits(x->token, most);
+    expect_limits(x->batch, most);
+  }
+  a.positions = {data, 2, 1, Dtype::int32};
+  a.table_rows = 1;
+  ASSERT_TRUE(fits(a, RopeVariant::vec16_table));
+  a.cos.token = 129;  // of one row, which no call walks
+  EXPECT_TRUE(fits(a, RopeVariant::vec16_table));
+  expect_limits(a.positions.token, most, true);
+  expect_limits(a.positions.batch, most, true);
+  a.table_rows = 2;
+  EXPECT_FALSE(fits(a, RopeVariant::vec16_table));
 }
 
 // Lanes number threads and places in 32 bits and have one stride for all heads and one for both tables.
