@@ -64,7 +64,7 @@ struct Calls {
   bitexact_context* context;
   const bench::Memory& memory;
   std::vector<bench::Measurement> silu_mul() const;
-  std::vector<bench::Measurement> rope() const;
+  std::vector<bench::Measurement> rope(bool packed) const;
 };
 
 std::vector<bench::Measurement> Calls::silu_mul() const {
@@ -88,7 +88,7 @@ std::vector<bench::Measurement> Calls::silu_mul() const {
                       }}});
 }
 
-std::vector<bench::Measurement> Calls::rope() const {
+std::vector<bench::Measurement> Calls::rope(bool packed) const {
   bitexact_rope_params p = BITEXACT_ROPE_PARAMS_INIT;
   p.dtype = BITEXACT_DTYPE_BFLOAT16;
   p.batches = 1;
@@ -97,9 +97,9 @@ std::vector<bench::Measurement> Calls::rope() const {
   p.k_heads = 4;
   p.head_dim = p.rotary_dim = p.table_width = 128;
   p.q_in = p.q_out = memory.data();
-  p.k_in = p.k_out = memory.data() + 65536;
-  p.q_in_token_stride = p.q_out_token_stride = 1024;
-  p.k_in_token_stride = p.k_out_token_stride = 512;
+  p.k_in = p.k_out = memory.data() + (packed ? 2048 : 65536);
+  p.q_in_token_stride = p.q_out_token_stride = packed ? 2048 : 1024;
+  p.k_in_token_stride = p.k_out_token_stride = packed ? 2048 : 512;
   p.q_in_head_stride = p.q_out_head_stride = p.k_in_head_stride = p.k_out_head_stride = 128;
   p.cos = memory.data() + 131072;
   p.sin = memory.data() + 196608;
@@ -143,8 +143,11 @@ int main(int argc, char** argv) try {
   bench::fill_activations(memory.data(), 1 << 20, BITEXACT_DTYPE_BFLOAT16);
   const Calls calls{context.get(), memory};
   report.shape("fused_silu_mul 16 x 128 bfloat16", 0, [&](bench::Rotation&) { return calls.silu_mul(); });
-  report.shape("fused_rope 4 x (8,4) x 128 bfloat16 in place", 0,
-               [&](bench::Rotation&) { return calls.rope(); });
+  for (const bool packed : {false, true}) {
+    report.shape(
+        std::string("fused_rope 4 x (8,4) x 128 bfloat16 in place") + (packed ? ", packed with v" : ""), 0,
+        [&](bench::Rotation&) { return calls.rope(packed); });
+  }
   return report.exit_code();
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

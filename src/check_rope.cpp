@@ -150,7 +150,7 @@ int32_t check_memory(const RopeArgs& a, int64_t table_width) {
   for (int i = 0; i < 2; ++i) {
     if (a.heads[i] == 0) continue;
     for (int k = 0; k < 2; ++k) {
-      if (a.heads[k] == 0 || (k == i && same[i])) continue;
+      if (a.heads[k] == 0 || (k == i && same[i]) || (k < i && same[0] && same[1])) continue;
       BITEXACT_TRY(check_disjoint(out[i], in[k]));
     }
     if (!rotates) continue;

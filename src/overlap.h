@@ -16,6 +16,7 @@ struct Region {
   int axes = 0;
   int64_t stride[4], count[4];  // of the axes; strides in bytes, ascending in magnitude
 
+  uint64_t first() const { return base + static_cast<uint64_t>(low); }
   uint64_t span() const { return static_cast<uint64_t>(high) - static_cast<uint64_t>(low); }
 
   // Adds an axis of `n` steps of so many elements. False if offsets leave 63 bits.
@@ -56,11 +57,29 @@ bool axes_overlap(const Region& a, const Region& b);
 bool axes_visit_twice(const Region& a);
 }  // namespace detail
 
+// Do both lie in rows of one length, in other parts of them, or of rows within these? As q and k of a packed tensor do.
+inline bool share_rows(const Region& one, const Region& other) {
+  if (one.first() > one.base || other.first() > other.base) return false;  // addresses below 0
+  const bool ordered = one.first() <= other.first();
+  const Region &a = ordered ? one : other, &b = ordered ? other : one;
+  uint64_t part_a = a.span(), part_b = b.span(), at = b.first() - a.first();  // of b's part, in that of a
+  for (int i = a.axes - 1, j = b.axes - 1; i >= 0 && j >= 0; --i, --j) {
+    const auto length = static_cast<uint64_t>(magnitude(a.stride[i]));
+    if (length != static_cast<uint64_t>(magnitude(b.stride[j]))) return false;
+    part_a -= length * static_cast<uint64_t>(a.count[i] - 1);
+    part_b -= length * static_cast<uint64_t>(b.count[j] - 1);
+    at %= length;
+    if (part_a > length || part_b > length - at) return false;  // into the next row
+    if (at >= part_a) return true;
+  }
+  return false;
+}
+
 inline bool overlap(const Region& a, const Region& b) {
   // Around all addresses, which is how they are counted: spans that meet nowhere there meet nowhere.
-  const uint64_t apart = b.base + static_cast<uint64_t>(b.low) - a.base - static_cast<uint64_t>(a.low);
+  const uint64_t apart = b.first() - a.first();
   if (apart >= a.span() && 0 - apart >= b.span()) return false;
-  return detail::axes_overlap(a, b);
+  return !share_rows(a, b) && detail::axes_overlap(a, b);
 }
 
 // Does a region visit a byte twice? Not where each stride clears all that the smaller ones reach.

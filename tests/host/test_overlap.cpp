@@ -44,7 +44,7 @@ Region region(const Tensor& tensor) {
 
 TEST(Overlap, EqualsMarkingBytes) {
   std::mt19937 random(7);
-  int met = 0, selves = 0;
+  int met = 0, selves = 0, shares = 0;
   for (int round = 0; round < 20000; ++round) {
     auto any = [&] {
       auto stride = [&] { return static_cast<int64_t>(random() % 41) * 2 - 40; };
@@ -53,7 +53,10 @@ TEST(Overlap, EqualsMarkingBytes) {
                     static_cast<int64_t>(1 + random() % 4),
                     {{count(), stride()}, {count(), stride()}, {count(), stride()}}};
     };
-    const Tensor one = any(), other = any();
+    const Tensor one = any();
+    Tensor other = any();
+    if (round % 2 == 0) other.axes = one.axes;  // parts of the same rows, and what only looks so
+    if (round % 4 == 0) other.axes[random() % 3].first = static_cast<int64_t>(random() % 4) + 1;
     const auto bytes_a = bytes_of(one), bytes_b = bytes_of(other);
     const Region a = region(one), b = region(other);
     bool meets = false, self = false;
@@ -63,10 +66,14 @@ TEST(Overlap, EqualsMarkingBytes) {
     }
     ASSERT_EQ(bitexact::overlap(a, b), meets) << round;
     ASSERT_EQ(bitexact::overlaps_itself(a), self) << round;
+    const bool shared = bitexact::share_rows(a, b);
+    ASSERT_FALSE(shared && meets) << round;
+    shares += shared;
     met += meets;
     selves += self;
   }
   EXPECT_GT(met, 1000);
+  EXPECT_GT(shares, 500);
   EXPECT_GT(selves, 1000);
 }
 
@@ -76,8 +83,15 @@ TEST(Overlap, TellsInterleavedSlicesApart) {
   const Region q = region({4096, 64, {{4, 128}, {1000, token}}}),
                k = region({4096 + 4 * 128, 64, {{4, 128}, {1000, token}}});
   EXPECT_FALSE(bitexact::overlap(q, k));
+  EXPECT_TRUE(bitexact::share_rows(q, k));
+  EXPECT_TRUE(bitexact::share_rows(k, q));
   const Region shifted = region({4096 + 4 * 128 - 2, 64, {{4, 128}, {1000, token}}});
   EXPECT_TRUE(bitexact::overlap(q, shifted));
+  const std::pair<int64_t, int64_t> batches{3, 1001 * token};
+  const Region q3 = region({4096, 64, {{4, 128}, {1000, token}, batches}}),
+               k3 = region({4096 + 4 * 128, 64, {{4, 128}, {1000, token}, batches}});
+  EXPECT_TRUE(bitexact::share_rows(q3, k3));
+  EXPECT_TRUE(bitexact::share_rows(k3, q3));
 }
 
 TEST(Overlap, RefusesOffsetsBeyond63Bits) {
