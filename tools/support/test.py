@@ -198,6 +198,9 @@ def thread_tests(here: Machine) -> Tally:
 def fuzz_tests(here: Machine) -> Tally:
     if shutil.which("clang++", path=here.environment.get("PATH")) is None:
         return Tally(skips=["a minute of fuzzing: there is no clang++"])
+    header = ["clang++", "-x", "c++", "-fsyntax-only", "-include", "fuzzer/FuzzedDataProvider.h", os.devnull]
+    if subprocess.run(header, env=here.environment, stderr=subprocess.DEVNULL).returncode != 0:
+        return Tally(skips=["a minute of fuzzing: clang++ has no libFuzzer (Debian's libclang-rt-14-dev)"])
     return ctest(here, machine.build(here, "fuzz", ["fuzz_api"]), "a minute of random calls", labelled("fuzz"), 1)
 
 
