@@ -47,11 +47,12 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    """A Debian package, known to be there by a program on PATH or a header that the compiler finds."""
+    """A Debian package, known to be there by a program on PATH or a header that a compiler finds."""
 
     name: str
     program: str = ""
     header: str = ""
+    compiler: str = ""  # that finds the header; empty: the one that builds
     purpose: str = ""  # what is not tested without it; empty: nothing builds without it
 
 
@@ -66,6 +67,10 @@ TEST_PACKAGES = (
     Package("pkg-config", program="pkg-config", purpose="the installed pkg-config file"),
     Package("doxygen", program="doxygen", purpose="the documentation build"),
     Package("bindgen", program="bindgen", purpose="the Rust bindings against the header"),
+)
+# After the others: clang itself brings the header on some systems.
+FUZZER = Package(
+    "libclang-rt-dev", header="fuzzer/FuzzedDataProvider.h", compiler="clang++", purpose="a minute of random calls"
 )
 
 
@@ -170,13 +175,14 @@ class Debian:
 
 
 def absent(packages: tuple[Package, ...], machine: Machine) -> list[Package]:
-    probe = "".join(
-        f"#if !__has_include(<{p.header}>)\nabsent {p.name}\n#endif\n" for p in packages if p.header
-    )
-    compiler = compiler_of(machine)
-    preprocessed = answer([*compiler, "-x", "c++", "-E", "-P", "-"], machine.environment, probe) or ""
-    no_header = set(re.findall(r"absent (\S+)", preprocessed))
-    return [p for p in packages if p.name in no_header or (p.program and not machine.which(p.program))]
+    def has_header(package: Package) -> bool:
+        compiler = [package.compiler] if package.compiler else compiler_of(machine)
+        program = f"#if !__has_include(<{package.header}>)\n#error\n#endif\n"
+        return answer([*compiler, "-x", "c++", "-E", "-"], machine.environment, program) is not None
+
+    return [
+        p for p in packages if (p.header and not has_header(p)) or (p.program and not machine.which(p.program))
+    ]
 
 
 def get_packages(packages: tuple[Package, ...], machine: Machine, debian: Debian) -> None:
@@ -185,8 +191,8 @@ def get_packages(packages: tuple[Package, ...], machine: Machine, debian: Debian
     lacking = absent(packages, machine)
     if lacking and debian.can_install():
         debian.install([p.name for p in lacking], machine.environment)
-    elif shutil.which("apt-get") and any(p.header for p in lacking):
-        debian.unpack([p.name for p in lacking if p.header], machine.environment)
+    elif shutil.which("apt-get") and any(p.header and not p.compiler for p in lacking):
+        debian.unpack([p.name for p in lacking if p.header and not p.compiler], machine.environment)
         use_unpacked(machine)
     lacking = absent(packages, machine)
     needed = [p.name for p in lacking if not p.purpose]
@@ -363,6 +369,7 @@ def set_up(host_only: bool, for_tests: bool) -> Machine:
     get_cmake_and_ninja(machine, debian)
     if for_tests:
         get_packages(TEST_PACKAGES, machine, debian)
+        get_packages((FUZZER,), machine, debian)
         get_clang_format(machine, debian)
     if host_only:
         machine.gpu_text = "not looked for (--host-only)"
