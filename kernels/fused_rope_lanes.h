@@ -24,8 +24,8 @@ struct RopeLanesArgs {
   const char *q, *k;
   uint32_t q_token, k_token, head;
   uint32_t count;  // threads; or heads, of packed ones
-  uint32_t
-      token_factor;  // with token_shift the reciprocal of those of a token; or of twice as many, since 1 has none
+  // With token_shift the reciprocal of those of a token; or of twice as many, of packed ones, since 1 has none.
+  uint32_t token_factor;
   uint16_t heads, q_heads;
   uint8_t token_shift;
   bool batched, in_order;  // in_order: token t has row t of the tables

@@ -147,6 +147,7 @@ int32_t check_memory(const RopeArgs& a, int64_t table_width) {
     BITEXACT_TRY(check_table("sin", a, table_width, a.sin, sin));
     if (a.positions.data != nullptr) BITEXACT_TRY(check_positions(a, positions));
   }
+  // Each pair of tensors once: an output in place is an input too.
   for (int i = 0; i < 2; ++i) {
     if (a.heads[i] == 0) continue;
     for (int k = 0; k < 2; ++k) {
@@ -158,7 +159,6 @@ int32_t check_memory(const RopeArgs& a, int64_t table_width) {
     BITEXACT_TRY(check_disjoint(out[i], sin));
     if (a.positions.data != nullptr) BITEXACT_TRY(check_disjoint(out[i], positions));
   }
-  // An output in place has met the other one above, as an input.
   if (a.heads[0] > 0 && a.heads[1] > 0 && !same[0] && !same[1]) BITEXACT_TRY(check_disjoint(out[0], out[1]));
   return BITEXACT_STATUS_OK;
 }

@@ -1,7 +1,6 @@
 #include "overlap.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace bitexact {
 namespace {

@@ -42,7 +42,8 @@ TEST(KernelTable, NamesAreUnique) {
 }
 
 // What the self-check would run for a kernel is that very kernel: its probe holds calls that meet the demands
-// of the variant, full and half tables and heads that lanes align and pack among them, so forcing the variant on those is sound.
+// of the variant, full and half tables and heads that lanes align and pack among them, so forcing the variant on those
+// is sound.
 TEST(KernelTable, EveryProbeFitsItsKernel) {
   void* const aligned = reinterpret_cast<void*>(uintptr_t{1} << 20);
   for (int k = 0; k < kernel_count; ++k) {
